@@ -188,7 +188,7 @@ add_verb("user add", "Use", "envmgr user add mine einops", "users.md")(people.ad
 add_verb("user remove", "Use", "envmgr user remove mine einops", "users.md")(people.remove)
 add_verb("user update", "Use", "envmgr user update mine --rebase", "users.md")(people.update)
 add_verb("user kernel", "Use", "envmgr user kernel mine", "users.md")(people.kernel)
-add_verb("user export", "Use", "envmgr user export mine --output pylock.toml", "users.md")(people.export)
+add_verb("user export", "Use", "envmgr user export mine --output wheels.lock", "users.md")(people.export)
 add_verb("user delete", "Use", "envmgr user delete mine", "users.md")(people.delete)
 
 add_verb("test", "Check", "envmgr test pydata/1.0 --nodes 'c[1-3]'", "recipe.md")(nodes.test)

@@ -176,7 +176,7 @@ def _read_own(ctx: Context, store: _Store) -> Iterator[NotLooked]:
         except EnvmgrError as error:
             yield NotLooked(path, error.message)
             continue
-        parts = tuple(wheel_parts(wheels.packages))
+        parts = tuple(wheel_parts(wheels.rows))
         store.known[path] = Known(parts, str(install.entry), frozenset(wheels.versions), "", named_only=False)
         store.own.add(path)
 

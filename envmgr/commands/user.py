@@ -256,9 +256,8 @@ def _make(
         except EnvmgrError as error:
             if error.reference == "disk-full":
                 taken = f"your environments take {inodes_before} inodes, {size_text(size_before)}"
-                sizes = [wheel.size for wheel in lock.wheels.wheels if wheel.size is not None]
-                if len(sizes) == len(lock.wheels.wheels):  # not each index says it
-                    taken += f"; the packages of this one have {size_text(sum(sizes))} as wheels"
+                if lock.wheels.size is not None:  # not each index says it
+                    taken += f"; the packages of this one have {size_text(lock.wheels.size)} as wheels"
                 error.context = (*error.context, taken)
             raise
         # First the hold, then the links: a kill between both leaves no environment that a gc could break.

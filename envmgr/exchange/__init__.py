@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from envmgr.backends.conda.lock import CondaLock, LockedPackage
     from envmgr.system.run import Runner
-    from envmgr.wheels.locked import LockedFile, LockedWheel
-    from envmgr.wheels.requirements import HashedRow
+    from envmgr.wheels.index import ListedFile
+    from envmgr.wheels.lockfile import LockedRow
 
 _FILE, _IN_FOLDER = Kind("file", 16 << 20, TABS), Kind("file", 256 << 20, TABS)
 REQUIREMENTS = "requirements"
@@ -123,9 +123,9 @@ class OneEntry:
 class Contents:
     """The content of a file. Fields that its format does not have are empty.
 
-    `specs` and `rows` are what it asks for, or its packages with their versions if it is a lock. `packages` and `wheels`
-    are exact packages of conda and beside these; `pylock` are exact packages of an index. `lacks` says why they cannot
-    be kept exactly. `entries` are those of a file that makes several; if it `goes_on`, those that a catalog has are left.
+    `specs` and `rows` are what it asks for, or its packages with their versions if it is a lock. `packages` are exact
+    packages of conda; `wheels` are those of an index, which come from `indexes` if the file says so. A `pylock` has
+    several files of some, of which the Python decides. `lacks` says why they cannot be kept exactly. `entries` are those of a file that makes several; if it `goes_on`, those that a catalog has are left.
     `differences` are installs that it names and that are not there.
     """
 
@@ -136,9 +136,10 @@ class Contents:
     python: str = ""
     channels: tuple[str, ...] = ()
     specs: tuple[str, ...] = ()
-    rows: tuple[HashedRow, ...] = ()
+    rows: tuple[str, ...] = ()
     packages: tuple[LockedPackage, ...] = ()
-    wheels: tuple[LockedWheel, ...] = ()
+    wheels: tuple[LockedRow, ...] = ()
+    indexes: tuple[str, ...] = ()
     pylock: Pylock | None = None
     entries: tuple[OneEntry, ...] = ()
     goes_on: bool = False
@@ -146,23 +147,23 @@ class Contents:
     lacks: str = ""
 
     @property
-    def summed(self) -> bool:
-        """True if it has sums beside what it asks for."""
-        return any(row.sha256 for row in self.rows)
+    def locks(self) -> bool:
+        """True for a file of exact packages, by their sums."""
+        return bool(self.packages or self.wheels or self.pylock or self.lacks)
 
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """The exact packages of an entry's lock. `conda` is None for an entry of wheels. `urls` are those of wheels by sha256,
-    which are asked for only where they are needed; `indexes` are those that the wheels come from.
+    """The exact packages of an entry's lock. `conda` is None for an entry of wheels. `files` are those of wheels by
+    sha256, and `indexes` those that the wheels come from: they are asked for only where they are needed.
     """
 
     entry: str
     python: str
     conda: CondaLock | None
-    wheels: tuple[LockedFile, ...]
-    urls: Callable[[], Mapping[str, str]]
-    indexes: tuple[str, ...]
+    wheels: tuple[LockedRow, ...]
+    files: Callable[[], Mapping[str, ListedFile]]
+    indexes: Callable[[], Sequence[str]]
 
     def only_conda(self) -> CondaLock:
         """Return the packages of conda. Raise InputError `export-impossible` if there are none."""

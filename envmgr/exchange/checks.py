@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from envmgr.backends.conda.models import CondaInput
+from envmgr.exchange import Given, Left
 from envmgr.system.yamlfile import reason_of
-from envmgr.wheels.requirements import HashedRow, checked
+from envmgr.wheels.lockfile import LockedRow
+from envmgr.wheels.requirements import checked
 
 NO_INDEX = "it comes from no index"
 
@@ -31,9 +33,14 @@ def spec_fault(spec: str) -> str:
     return fault_in(CondaInput, {"channels": ["conda-forge"], "specs": [spec]})
 
 
-def row_of(row: object, sums: Sequence[str] = ()) -> HashedRow | str:
-    """Return a requirement for a recipe, or why it cannot be one."""
+def row_of(given: Given, row: object, shown: object = "", why: str = "") -> str | Left:
+    """Return a requirement for a recipe; or the part of the file, as it is `shown`, that cannot be one, and `why`."""
     try:
-        return HashedRow(requirement=checked(str(row)), sha256=tuple(sums))
+        return given.left(shown, why) if why else checked(str(row))
     except ValueError as error:
-        return str(error).partition("`: ")[2] or str(error)
+        return given.left(shown or row, str(error).partition("`: ")[2] or str(error))
+
+
+def row_for(wheel: LockedRow) -> str:
+    """Return the requirement that only this wheel answers: by its version, or by its URL."""
+    return f"{wheel.name} @ {wheel.url}#sha256={wheel.sha256}" if wheel.url else f"{wheel.name}=={wheel.version}"

@@ -2,41 +2,53 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from envmgr.backends import LoadedLock
 from envmgr.backends.conda.backend import LoadedCondaLock
 from envmgr.backends.wheels.backend import LoadedWheelsLock
 from envmgr.catalog.site import Site
-from envmgr.errors import InputError
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.exchange import Exact
 from envmgr.system.run import Runner
 from envmgr.wheels.fetch import locate_rows, places_of
-from envmgr.wheels.locked import LockedWheel
+from envmgr.wheels.index import ListedFile
+from envmgr.wheels.locked import WheelSet
+from envmgr.wheels.lockfile import LockedWheels
 
 
 def exact_of(lock: LoadedLock, site: Site, runner: Runner) -> Exact:
     """Return the packages. Raise InputError `export-impossible` for an entry of a backend without such packages."""
-    if isinstance(lock, LoadedCondaLock):
-        added = lock.content.added
-        python, rows, indexes = ("", (), ()) if added is None else (added.python, added.rows, added.indexes)
+    conda = lock.content if isinstance(lock, LoadedCondaLock) else None
+    own: LockedWheels | WheelSet | None
+    if conda is not None:
+        own = conda.added
     elif isinstance(lock, LoadedWheelsLock):
         own = lock.content.wheels
-        python, rows, indexes = own.python, own.rows, own.indexes
     else:
         raise InputError(
             "export-impossible",
             f"{lock.entry} is made by the backend `{lock.backend.name}`: no other tool's lock has such packages",
             hint="entries of conda packages and of wheels can be written for other tools",
         )
-    files = locate_rows(rows, indexes, site, runner)
-    wheels = [
-        LockedWheel(name=row.name, version=row.version, file=files[row.sha256].file, sha256=row.sha256, index="")
-        for row in rows
-    ]
     return Exact(
         entry=str(lock.entry),
-        python=python,
-        conda=lock.content if isinstance(lock, LoadedCondaLock) else None,
-        wheels=tuple(wheels),
-        urls=lambda: {sha256: each.url for sha256, each in files.items()},
-        indexes=tuple(place.url for place in places_of(indexes, site, runner)),
+        python="" if own is None else own.python,
+        conda=conda,
+        wheels=() if own is None else own.rows,
+        files=dict if own is None else partial(_files, own, site, runner),
+        indexes=lambda: [] if own is None else [each.url for each in places_of(own.indexes, site, runner)],
     )
+
+
+def _files(own: LockedWheels | WheelSet, site: Site, runner: Runner) -> dict[str, ListedFile]:
+    """Return the files of a lock by their sha256. Raise EnvmgrError `not-found` if no index has one today."""
+    found = locate_rows(own.rows, own.indexes, site, runner)
+    if lacking := [f"{row.name} {row.version}  sha256 {row.sha256}" for row in own.rows if row.sha256 not in found]:
+        raise EnvmgrError(
+            "not-found",
+            f"the lock has no URLs of wheels, and no index of {', '.join(own.indexes)} gives them",
+            context=lacking[:10],
+            hint="ask on a machine that reaches the index, or write `--to requirements`, which has no URLs",
+        )
+    return found

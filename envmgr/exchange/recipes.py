@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -22,15 +22,15 @@ from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import Site, read_target
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.exchange import Contents, conda_platform
+from envmgr.exchange.checks import row_for
 from envmgr.system.yamlfile import dump_yaml
+from envmgr.wheels.lockfile import WHEELS_LOCK, LockedRow, LockedWheels, file_of, wheels_text
 from envmgr.wheels.requirements import read_requirement
 from envmgr.wheels.settings import PUBLIC, index_for, locked_url
 from envmgr.wording import one_line
 
 if TYPE_CHECKING:
     from envmgr.backends.wheels.input import Base
-    from envmgr.wheels.locked import LockedWheel
-    from envmgr.wheels.resolve import FoundFile
 
 _GLIBC = 28  # of the platform that recipes have by default
 
@@ -80,7 +80,7 @@ def drafts_of(contents: Contents, entry: Entry, site: Site, python: str | None) 
     if contents.specs:
         exact = (lambda: _exact_conda(contents, entry, site)) if contents.packages else None
         return exact, lambda: _conda(contents, entry, site, contents.specs, {})
-    kept = (lambda: _exact_wheels(contents, entry, site, python)) if contents.pylock is not None else None
+    kept = (lambda: _exact_wheels(contents, entry, site, python)) if contents.locks else None
     return kept, lambda: _wheels(contents, entry, site, python)
 
 
@@ -115,7 +115,7 @@ def _conda(contents: Contents, entry: Entry, site: Site, specs: Sequence[str], m
     if cuda := short_cuda(cuda_version(contents.packages)):
         found["virtual_packages"] = {"__cuda": cuda}
     if contents.rows:
-        found["pip"] = [row.requirement for row in contents.rows]
+        found["pip"] = [*contents.rows]
     return Draft(entry, "conda", found, {}, len(contents.packages) + len(contents.wheels))
 
 
@@ -124,20 +124,29 @@ def _exact_conda(contents: Contents, entry: Entry, site: Site) -> Draft:
         raise NotExact(contents.lacks)
     packages = tuple(_own_url(each, site) for each in contents.packages)
     _require_complete(packages)
-    wheels = [_in_index(each, each.url or "", site) for each in contents.wheels]
-    indexes = [*dict.fromkeys(each.index for each in wheels)]
+    indexes = _indexes([(each, each.url or "") for each in contents.wheels], site)
     more = {} if indexes in ([], [PUBLIC]) else {"indexes": indexes}
     draft = _conda(contents, entry, site, [f"{each.name} {each.version}" for each in _roots(packages)], more)
     wanted = CondaInput.model_validate(draft.input)
     added = None
-    if wheels:
-        from envmgr.wheels.locked import AddedWheels
+    if contents.wheels:
+        from envmgr.wheels.locked import AddedWheels, LockedWheel
 
         added = AddedWheels(
             python=next((each.version for each in packages if each.name == PYTHON), ""),
             platform=wanted.question().platform,
             uv="",
-            wheels=tuple(sorted(wheels, key=lambda each: each.name)),
+            wheels=tuple(
+                LockedWheel(
+                    name=each.name,
+                    version=each.version,
+                    file=file_of(each.url or ""),
+                    sha256=each.sha256,
+                    index=index_for(each.url or "", site),
+                    url=locked_url(index_for(each.url or "", site), each.url or "", file_of(each.url or "")),
+                )
+                for each in sorted(contents.wheels, key=lambda each: each.name)
+            ),
         )
     own = channels_of(site)
     lock = CondaLock(
@@ -186,19 +195,14 @@ def _roots(packages: Sequence[LockedPackage]) -> list[LockedPackage]:
     return roots
 
 
-def _in_index(wheel: LockedWheel, url: str, site: Site) -> LockedWheel:
-    """Return the wheel with its index, as locks name it. Raise NotExact if it lies in none of the site's."""
-    index = index_for(url, site)
-    if not index:
-        raise NotExact(f"{wheel.file} comes from no index of the site (`backends.wheels.indexes`)")
-    return wheel.model_copy(update={"index": index, "url": locked_url(index, url, wheel.file)})
-
-
-def _index_of(each: FoundFile, site: Site) -> str:
-    """Return the site's index of a file. Raise NotExact if it lies in none."""
-    if not (index := index_for(each.url, site)):
-        raise NotExact(f"{each.file} comes from no index of the site (`backends.wheels.indexes`)")
-    return index
+def _indexes(wheels: Iterable[tuple[LockedRow, str]], site: Site) -> list[str]:
+    """Return the indexes of wheels, which a file names by their URLs. Raise NotExact if one lies in none of the site's."""
+    found = dict[str, None]()
+    for row, url in wheels:
+        if not (index := index_for(url, site)):
+            raise NotExact(f"{row.name} {row.version} comes from no index of the site (`backends.wheels.indexes`)")
+        found[index] = None
+    return [*found]
 
 
 def _bases(contents: Contents, entry: Entry, site: Site, python: str | None) -> Iterator[tuple[str, Base]]:
@@ -248,10 +252,8 @@ def _wheels(contents: Contents, entry: Entry, site: Site, python: str | None) ->
     name, base = next(_bases(contents, entry, site, python))
     odd = contents.python and not _fits(contents, base, odd=False)
     needs = (f"the file wants Python {one_line(contents.python)}",) if odd else ()
-    rows = [row.requirement for row in contents.rows]
-    lacks = "its sums are left out, and the lock gets those of the index" if contents.summed else ""
-    found = {"python": name, "requirements": rows, **_platform()}
-    return Draft(entry, "wheels", found, {}, len(rows), lacks, needs)
+    found = {"python": name, "requirements": [*contents.rows], **_platform()}
+    return Draft(entry, "wheels", found, {}, len(contents.rows), needs=needs)
 
 
 def _platform() -> dict[str, str]:
@@ -260,26 +262,20 @@ def _platform() -> dict[str, str]:
 
 def _exact_wheels(contents: Contents, entry: Entry, site: Site, python: str | None) -> Draft:
     from envmgr.backends.wheels.input import WheelsInput, read_question
-    from envmgr.backends.wheels.lock import WheelsLock, wheels_lock_texts
-    from envmgr.wheels.lockfile import LockedWheels
-    from envmgr.wheels.resolve import choose_files
 
-    assert contents.pylock is not None
-    wanted = f"{platform.machine()}-manylinux_2_{_GLIBC}"
+    if contents.lacks:
+        raise NotExact(contents.lacks)
     why = ""
     for name, base in _bases(contents, entry, site, python):
-        version = base.version if base.version.count(".") > 1 else f"{base.version}.0"
         try:
-            found = [*choose_files(contents.pylock, version, wanted)]
-            indexes = [*dict.fromkeys(_index_of(each, site) for each in found)]
+            rows, indexes = _rows(contents, base, site)
         except (EnvmgrError, NotExact) as error:
             why = why or (
                 f"{error.message}: {' '.join(error.context)}" if isinstance(error, EnvmgrError) else str(error)
             )
             continue
-        rows = sorted((each.row for each in found), key=lambda row: row.name)
-        said: dict[str, Any] = {"python": name, "requirements": [f"{row.name}=={row.version}" for row in rows]}
-        said |= {} if indexes == [PUBLIC] else {"indexes": indexes}
+        said: dict[str, Any] = {"python": name, "requirements": [*map(row_for, rows)]}
+        said |= {} if indexes in ([], [PUBLIC]) else {"indexes": indexes}
         said |= _platform()
         question = read_question(WheelsInput.model_validate(said), site.prefix)  # it names no file
         lock = LockedWheels(
@@ -287,7 +283,18 @@ def _exact_wheels(contents: Contents, entry: Entry, site: Site, python: str | No
             python=base.version,
             platform=question.platform,
             indexes=question.indexes,
-            rows=tuple(rows),
+            rows=rows,
         )
-        return Draft(entry, "wheels", said, wheels_lock_texts(WheelsLock(lock, {})), len(found))
+        return Draft(entry, "wheels", said, {WHEELS_LOCK: wheels_text(lock)}, len(rows))
     raise NotExact(why)
+
+
+def _rows(contents: Contents, base: Base, site: Site) -> tuple[tuple[LockedRow, ...], list[str]]:
+    """Return the exact wheels for a Python, and their indexes. Raise NotExact; EnvmgrError as `choose_files`."""
+    from envmgr.wheels.resolve import choose_files
+
+    if contents.pylock is None:
+        return contents.wheels, [*contents.indexes]
+    version = base.version if base.version.count(".") > 1 else f"{base.version}.0"
+    found = [*choose_files(contents.pylock, version, f"{platform.machine()}-manylinux_2_{_GLIBC}")]
+    return tuple(each.row for each in found), _indexes([(each.row, each.url) for each in found], site)

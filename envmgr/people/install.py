@@ -10,15 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from packaging.utils import parse_wheel_filename
+
 from envmgr.catalog.names import MODULE_NAME, Entry
 from envmgr.catalog.site import Site, read_target
 from envmgr.catalog.site_file import Policies
 from envmgr.downloads.bars import promised_by_worker
-from envmgr.errors import EnvmgrError
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.render import pip_names, render_shim
 from envmgr.people.base import Base, BasePackage
 from envmgr.people.lock import UserLock, lock_text
-from envmgr.people.places import LOCK
 from envmgr.report import Reporter
 from envmgr.store.build_folders import staged_install
 from envmgr.store.manifest import InstallFacts, make_manifest, path_environment, write_manifest
@@ -30,12 +31,15 @@ from envmgr.system.run import Runner
 from envmgr.system.safe_paths import remove_below
 from envmgr.system.shelltext import quote
 from envmgr.wheels.fetch import fetch_wheels, wheel_failure
+from envmgr.wheels.index import is_file_of
+from envmgr.wheels.lockfile import WHEELS_LOCK, LockedRow
 from envmgr.wheels.settings import wheel_cache
+from envmgr.wheels.target import target_tags
 from envmgr.wheels.unpack import is_program
 
 # `module:function`, and perhaps extras. Source: packaging.python.org, "Entry points specification".
 _FUNCTION = re.compile(r"\s*([A-Za-z_][\w.]*)\s*:\s*([A-Za-z_][\w.]*)\s*(\[[^\r\n]*)?$", re.ASCII)
-_LAYOUT = 2  # counts up when the same lock gives another tree
+_LAYOUT = 3  # counts up when the same lock gives another tree
 
 
 def install_of(name: str, lock: UserLock, prefix: Prefix, site: Site) -> Install:
@@ -64,17 +68,18 @@ def make_install(
         if install.exists():
             return
         cached = wheel_cache(Prefix(site.prefix))
-        given = {wheel.sha256: path for wheel in lock.wheels.wheels if (path := wheel.cached(cached)).is_file()}
-        cache = wheel_cache(downloads)
+        rows = lock.wheels.rows
+        given = {row.sha256: path for row in rows if (path := row.cached(cached))}
         try:
             with staged_install(install, own, marks=False) as staged:
-                fetched = own.model_copy(update={"prefix": downloads.root})
-                fetch_wheels(
-                    lock.wheels.rows, lock.wheels.indexes, str(install.entry), fetched, runner, reporter, given=given
-                )
+                label, cache = str(install.entry), wheel_cache(downloads)
+                fetched = fetch_wheels(
+                    rows, lock.wheels.indexes, label, own, runner, reporter, given=given, cache=cache
+                ).paths
                 staged.folder.mkdir()
-                files = [wheel.cached(cache) for wheel in lock.wheels.wheels]
-                promised = _unpack(files, base, install, runner, reporter, jobs=jobs)
+                files = {row: fetched[row.sha256] for row in rows}
+                _require_fit(files, base, lock.wheels.platform)
+                promised = _unpack([*files.values()], base, install, runner, reporter, jobs=jobs)
                 _finish(staged.folder, install, lock, base)
                 staged.land()
             facts = InstallFacts(environment=path_environment(install.path), python=base.minor)
@@ -97,6 +102,19 @@ def make_install(
         finally:
             with suppress(OSError):  # downloads count against the user's quota
                 remove_tree(downloads.root)
+
+
+def _require_fit(files: Mapping[LockedRow, Path], base: Base, platform: str) -> None:
+    """Raise InputError `lock-invalid` for a file that is no wheel of its row for the Python: only its name says that."""
+    tags = frozenset(target_tags(base.version, platform))
+    for row, file in files.items():
+        wheel = is_file_of(row, file.name) and file.suffix == ".whl"
+        if not wheel or tags.isdisjoint(parse_wheel_filename(file.name)[3]):
+            raise InputError(
+                "lock-invalid",
+                f"{file.name} is no wheel of {row.name} {row.version} for Python {base.minor} and {platform}",
+                hint="ask the lock's author to export it again: `envmgr user export NAME`",
+            )
 
 
 def _own_policies(site: Site) -> Policies:
@@ -140,7 +158,7 @@ def _finish(folder: Path, install: Install, lock: UserLock, base: Base) -> None:
     others = [package for name, package in base.packages.items() if name not in lock.versions]
     add_programs(folder, install.path / "bin/python", others, base.minor)
     _write_pip(folder, install, lock, base)
-    (folder / LOCK).write_text(lock_text(lock), encoding="utf-8")
+    (folder / WHEELS_LOCK).write_text(lock_text(lock), encoding="utf-8")
 
 
 def add_programs(folder: Path, python: Path, packages: Sequence[BasePackage], minor: str) -> None:

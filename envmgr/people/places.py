@@ -23,7 +23,6 @@ from envmgr.store.prefix import SHORT, Install, Prefix
 from envmgr.system.usernames import own_home, own_name, user_name
 
 INSIDE = ".envmgr"
-LOCK = "pylock.toml"
 _TARGET = re.compile(rf"/.*/{re.escape(INSIDE)}(-[^/]+)?/store/{MODULE_NAME}/[^/]+-[0-9a-f]{{{SHORT}}}")
 
 

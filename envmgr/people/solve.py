@@ -23,10 +23,10 @@ from envmgr.people.lock import UserLock
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
 from envmgr.wheels.answers import prerelease_errors
-from envmgr.wheels.locked import WheelSet, wheel_set
+from envmgr.wheels.lockfile import LockedWheels
 from envmgr.wheels.metadata import Metadata
 from envmgr.wheels.requirements import Question, read_requirement
-from envmgr.wheels.resolve import ask_indexes, find_missing_wheels, older_versions
+from envmgr.wheels.resolve import ask_indexes, find_missing_wheels
 from envmgr.wheels.settings import PUBLIC, indexes_of
 from envmgr.wheels.target import marker_holds
 
@@ -77,17 +77,15 @@ def solve(
     # First all of them, then those that nobody asks for by name, then none.
     for held in (stay, {name: version for name, version in stay.items() if name not in asked}, {}):
         try:
-            wheels, older = _ask(wanted.held_to(held), base, present, site, runner, reporter)
+            wheels = _ask(wanted.held_to(held), base, present, site, runner, reporter)
             break
         except EnvmgrError as error:
             if error.reference != "unsolvable":
                 raise
             if not held:
                 raise _clash(error, wish, base, others()) from None
-    if problems := prerelease_errors(wanted, wheels.packages):
+    if problems := prerelease_errors(wanted, wheels.rows):
         raise joined_errors(problems)
-    for name, here, there in older:
-        reporter.say(f"{name} {here}: {there} is newer, and does not fit to what {base.entry} has, or has no wheel")
     return UserLock(
         on=base.entry,
         base=base.spec.digest,
@@ -100,15 +98,14 @@ def solve(
 
 def _ask(
     wanted: Question, base: Base, present: Sequence[Metadata], site: Site, runner: Runner, reporter: Reporter
-) -> tuple[WheelSet, list[tuple[str, str, str]]]:
-    """Return the wheels that are missing beside `present`, and those of which there are newer versions."""
+) -> LockedWheels:
+    """Return the wheels that are missing beside `present`."""
     with (
         ask_indexes(wanted, base.version, site, runner, reporter, {}) as resolution,
         reporter.stage("resolve", unit="packages") as stage,
     ):
         resolution.know(present)
-        wheels = wheel_set(find_missing_wheels(resolution, stage, newest=False), site)
-        return wheels, [] if wanted.constraints else older_versions(resolution, wheels.versions)
+        return find_missing_wheels(resolution, stage, newest=False).lock
 
 
 def question_of(wish: Wish, site: Site) -> Question:

@@ -9,14 +9,12 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from envmgr.errors import InputError
-from envmgr.exchange import REQUIREMENTS, Contents, read_file
+from envmgr.exchange import REQUIREMENTS, read_file
 from envmgr.people.lock import UserLock
 from envmgr.people.solve import Wish
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
-from envmgr.system.untrusted_files import ANYWHERE
 from envmgr.wheels.requirements import checked_all
-from envmgr.wheels.requirements_file import read_rows
 from envmgr.wording import shortened
 
 _WAY = "give it the name that its tool gives it"
@@ -25,7 +23,7 @@ _WAY = "give it the name that its tool gives it"
 def rows_of(packages: Sequence[str], file: Path | None, runner: Runner, reporter: Reporter) -> tuple[str, ...]:
     """Return the requirements of the command line and of a file, each once. What of the file is left out is reported.
 
-    Raises InputError `requirement-invalid`, `import-empty`, and as the file's format.
+    Raises InputError `requirement-invalid`, `import-empty`, and as `read_file`.
     """
     try:
         rows = checked_all(packages)
@@ -35,23 +33,18 @@ def rows_of(packages: Sequence[str], file: Path | None, runner: Runner, reporter
     return tuple(dict.fromkeys((*rows, *more)))
 
 
-def _rows_in(file: Path, runner: Runner, reporter: Reporter) -> list[str]:
-    format_, contents = REQUIREMENTS, Contents()
-    if file.is_file():
-        format_, contents = read_file(file, runner, way=_WAY, otherwise=REQUIREMENTS)
-    if format_ == REQUIREMENTS:
-        contents = Contents(rows=tuple(read_rows(file, ANYWHERE)))  # which refuses what it cannot take
+def _rows_in(file: Path, runner: Runner, reporter: Reporter) -> tuple[str, ...]:
+    _, contents = read_file(file, runner, way=_WAY, otherwise=REQUIREMENTS)
     left = [f"{file}{f':{row.line}' if row.line else ''}: left out: {row.text}: {row.why}" for row in contents.left]
     left += [f"{file}: left out: {spec}: a package of conda" for spec in contents.specs]
-    if contents.summed:
-        left.append(f"{file}: left out: its sums: the lock gets those of the index")
-    if not contents.rows and format_ != REQUIREMENTS:
+    if not contents.rows:
         raise InputError(
             "import-empty", f"{file} asks for no package that an environment can have", context=shortened(left)
         )
+    left += [f"{file}: left out: its sums: the lock gets those of the index"] if contents.locks else []
     for line in shortened(left):
         reporter.say(line)
-    return [row.requirement for row in contents.rows]
+    return contents.rows
 
 
 def wish_of(

@@ -103,11 +103,11 @@ def test_kernel_colleague_and_merged_entry_have_the_packages_that_she_tried(lab:
     assert {"einops 0.7.0", "ipykernel 6.29.5", "seaborn 0.13.2", f"numpy {NUMPY.version}"} <= {
         *re.findall(r"\S+ \S+", tried)
     }
-    lock = cluster.sh("login", "cat /etc/envmgr/recipes/pydata-mine/1.0/conda-lock.yml", check=True).stdout
+    lock = cluster.sh("login", "cat /etc/envmgr/recipes/pydata-mine/1.0/*.{yml,lock}", check=True).stdout
     below = cluster.sh("login", "cat /etc/envmgr/recipes/pydata/1.0/conda-lock.yml", check=True).stdout
-    own = cluster.sh("login", f"cat {OWN}/mine/pylock.toml", check=True).stdout
+    own = cluster.sh("login", f"cat {OWN}/mine/wheels.lock", check=True).stdout
     assert {*re.findall(r"[0-9a-f]{64}", lock)} >= {*re.findall(r"sha256: ([0-9a-f]{64})", below)} | {
-        *re.findall(r'sha256 = "([0-9a-f]{64})', own)
+        *re.findall(r"sha256:([0-9a-f]{64})", own)
     }
     assert "/home/alice" not in lock + cluster.sh("login", "cat /etc/envmgr/recipes/pydata-mine/1.0/recipe.yaml").stdout
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from envmgr.backends.conda.lockfile import document_of, package_of
-from envmgr.errors import EnvmgrError
 from envmgr.exchange import Contents, Exact, Given, Left
-from envmgr.exchange.checks import NO_INDEX, row_of
-from envmgr.exchange.conda import contents_of
+from envmgr.exchange.conda import Found
 from envmgr.system.yamlfile import dump_yaml, parse_yaml
-from envmgr.wheels.locked import LockedWheel
-from envmgr.wheels.requirements import HashedRow
 
 NAME = re.compile(r"[^/]*conda-lock\.ya?ml")
 CONTENT = re.compile(r"^package:", re.MULTILINE)
@@ -27,39 +24,31 @@ def read(given: Given) -> Contents:
     items = [each for each in data["package"] if isinstance(each, dict)]
     own = [each for each in items if each.get("platform") == given.subdir]
     given.require_platform(own, [str(each.get("platform")) for each in items])
-    left = list[Left]()
-    packages, wheels, rows, lacks = [], list[LockedWheel](), list[HashedRow](), ""
+    found = Found(given)
     for number, item in enumerate(own):
-        name = f"{item.get('name')} {item.get('version')}"
+        name, url = f"{item.get('name')} {item.get('version')}", str(item.get("url"))
         if item.get("category", "main") != "main" or item.get("optional"):
-            left.append(given.left(item.get("url"), f"{name} is of the category `{item.get('category')}`"))
+            found.leave(url, f"{name} is of the category `{item.get('category')}`")
         elif item.get("manager") == "conda":
-            packages.append(package_of(item, f"{given.path}: package {number}"))
-        elif item.get("manager") != "pip":
-            lacks = f"{name} is a package of {item.get('manager')}"
-            left.append(given.left(item.get("url"), lacks))
+            found.packages.append(package_of(item, f"{given.path}: package {number}"))
+        elif item.get("manager") == "pip":
+            sums = item.get("hash")
+            sha256 = str(sums.get("sha256")) if isinstance(sums, dict) else ""
+            found.add_wheel(str(item.get("name")), str(item.get("version")), url, sha256, url)
         else:
-            from envmgr.backends.conda.pip import wheel_of
-
-            sums, found = list[str](), ""
-            try:
-                wheels.append(wheel_of(item, name, given.path, given.text))
-                sums = [wheels[-1].sha256]
-            except (EnvmgrError, ValueError) as error:
-                lacks = error.message if isinstance(error, EnvmgrError) else f"{name} is no wheel"
-                found = "" if getattr(error, "reference", "") == "lock-unhashed" else NO_INDEX
-            row = found or row_of(f"{item.get('name')}=={item.get('version')}", sums)
-            rows += [row] if isinstance(row, HashedRow) else []
-            left += [given.left(item.get("url"), f"{name}: {row}")] if isinstance(row, str) else []
-    return contents_of(given, packages, wheels, left, rows, lacks)
+            found.lacks = f"{name} is a package of {item.get('manager')}"
+            found.leave(url, found.lacks)
+    return found.contents()
 
 
 def write(exact: Exact) -> tuple[str, list[Left]]:
     """Return a file that conda-lock, micromamba and pixi read."""
-    lock, urls = exact.only_conda(), exact.urls()
-    document = document_of(lock)
-    for item in document["package"]:
-        item["url"] = urls.get(item["hash"]["sha256"], item["url"])
+    lock, files = exact.only_conda(), exact.files()
+    document = document_of(replace(lock, added=None))
+    more = {"manager": "pip", "platform": lock.platform, "dependencies": {}, "category": "main", "optional": False}
+    for each in exact.wheels:
+        own = {"name": each.name, "version": each.version, "url": files[each.sha256].url}
+        document["package"].append({**own, "hash": {"sha256": each.sha256}, **more})
     bare = [each for each in lock.packages if not each.md5]
     why = "the lock has none, and conda-lock itself reads no file without it"
     return dump_yaml(document, width=200), [Left(0, f"md5 of {each.name}", why) for each in bare]

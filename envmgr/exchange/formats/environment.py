@@ -27,7 +27,7 @@ def read(given: Given) -> Contents:
         for key in data
         if key not in ("name", "channels", "dependencies")
     ]
-    channels, specs, rows = list[str](), list[str](), []
+    channels, specs, rows = list[str](), list[str](), list[str]()
     for channel in given.rows(data.get("channels")):
         if channel == "nodefaults":  # no recipe has them unless it names them
             continue
@@ -38,9 +38,9 @@ def read(given: Given) -> Contents:
     for each in data["dependencies"]:
         if isinstance(each, dict) and [*each] == ["pip"]:
             for row in given.rows(each["pip"]):
-                found = row_of(row)
-                rows += [] if isinstance(found, str) else [found]
-                left += [given.left(row, found)] if isinstance(found, str) else []
+                found = row_of(given, row)
+                rows += [found] if isinstance(found, str) else []
+                left += [found] if isinstance(found, Left) else []
             continue
         channel, _, spec = str(each).rpartition("::")
         if fault := spec_fault(spec) if isinstance(each, str) else "it is no name of a package":

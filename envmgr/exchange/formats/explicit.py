@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote
 
-from envmgr.backends.conda.lock import LockedPackage
 from envmgr.backends.conda.lockfile import package_of
 from envmgr.exchange import Contents, Exact, Given, Left
-from envmgr.exchange.conda import contents_of
+from envmgr.exchange.conda import Found
 
 NAME = re.compile(r"[^/]*\.txt")
 CONTENT = re.compile(r"^@EXPLICIT\s*$", re.MULTILINE)
@@ -23,23 +22,23 @@ _URL = re.compile(
 
 def read(given: Given) -> Contents:
     """Return the packages for the site's platform. Raise InputError `import-invalid`, `platform-missing`."""
-    packages, others, left = list[LockedPackage](), list[str](), list[Left]()
+    found, others = Found(given), list[str]()
     for number, line in enumerate(given.text.splitlines(), 1):
         row = line.strip()
         if not row or row.startswith(("#", "@EXPLICIT")):
             continue
-        found = _URL.fullmatch(row)
-        if found is None:
-            left.append(given.left(row, "it is no URL of a package of conda", number))
-        elif found["subdir"] not in (given.subdir, "noarch"):
-            others.append(found["subdir"])
-            left.append(given.left(row, f"it is for {found['subdir']}", number))
+        part = _URL.fullmatch(row)
+        if part is None:
+            found.leave(row, "it is no URL of a package of conda", number)
+        elif part["subdir"] not in (given.subdir, "noarch"):
+            others.append(part["subdir"])
+            found.leave(row, f"it is for {part['subdir']}", number)
         else:
-            sums = {"sha256" if len(found["sum"] or "") == 64 else "md5": found["sum"]}
-            item = {"name": found["name"], "version": unquote(found["version"]), "url": found["url"], "hash": sums}
-            packages.append(package_of(item, f"{given.path}:{number}"))
-    given.require_platform([each for each in packages if each.subdir != "noarch"] or not others, others)
-    return contents_of(given, packages, (), left)
+            sums = {"sha256" if len(part["sum"] or "") == 64 else "md5": part["sum"]}
+            item = {"name": part["name"], "version": unquote(part["version"]), "url": part["url"], "hash": sums}
+            found.packages.append(package_of(item, f"{given.path}:{number}"))
+    given.require_platform([each for each in found.packages if each.subdir != "noarch"] or not others, others)
+    return found.contents()
 
 
 def write(exact: Exact) -> tuple[str, list[Left]]:

@@ -27,12 +27,13 @@ def write(exact: Exact) -> tuple[str, list[Left]]:
     import tomlkit
 
     left = exact.only_wheels()
-    packages, urls = [], exact.urls()
+    packages, files = [], exact.files()
     for each in exact.wheels:
-        file: dict[str, Any] = {"name": each.file, "url": urls[each.sha256], "hashes": {"sha256": each.sha256}}
-        if each.size is not None:
-            file["size"] = each.size
-        kind = {"wheels": [file]} if each.file.endswith(".whl") else {"sdist": file}
+        own = files[each.sha256]
+        file: dict[str, Any] = {"name": own.file, "url": own.url, "hashes": {"sha256": each.sha256}}
+        if own.size is not None:
+            file["size"] = own.size
+        kind = {"wheels": [file]} if own.file.endswith(".whl") else {"sdist": file}
         packages.append({"name": each.name, "version": each.version, **kind})
     minor = ".".join(exact.python.split(".")[:2])
     head = {"lock-version": "1.0", "created-by": "envmgr", "requires-python": f"=={minor}.*"}

@@ -9,11 +9,9 @@ from typing import Any
 
 from envmgr.exchange import Contents, Given, Left
 from envmgr.exchange.checks import row_of
-from envmgr.wheels.requirements import HashedRow
 
 NAME = re.compile(r"pyproject\.toml")
-# The lock of a user's environment, which is a pylock.toml, has a table `tool.envmgr`.
-CONTENT = re.compile(r"^\[(project|build-system|tool\.(?!envmgr\])[^\]\n]+)\]", re.MULTILINE)
+CONTENT = re.compile(r"^\[(project|build-system|tool\.[^\]\n]+)\]", re.MULTILINE)
 _READ = ("name", "version", "description", "dependencies", "requires-python")
 # Fields of `project` that say nothing of what is installed.
 _WORDS = ("readme", "license", "license-files", "authors", "maintainers", "keywords", "classifiers", "urls")
@@ -32,14 +30,14 @@ def read(given: Given) -> Contents:
     rows = project.get("dependencies") if isinstance(project, dict) else None
     if not isinstance(project, dict) or not isinstance(rows, list):
         raise given.invalid("it has no list `project.dependencies`", "import the lock that belongs to it")
-    found = [(row, row_of(row)) for row in rows]
+    found = [row_of(given, row) for row in rows]
     return Contents(
-        left=(*(given.left(row, why) for row, why in found if isinstance(why, str)), *_others(given, data, project)),
+        left=(*(row for row in found if isinstance(row, Left)), *_others(given, data, project)),
         name=str(project.get("name", "")),
         version=str(project.get("version", "")),
         description=str(project.get("description", "")),
         python=str(project.get("requires-python", "")),
-        rows=tuple(row for _, row in found if isinstance(row, HashedRow)),
+        rows=tuple(row for row in found if isinstance(row, str)),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from uv import find_uv_bin
 from envmgr.backends.conda.lockfile import read_lock
 from envmgr.backends.wheels.lock import read_wheels_lock
 from envmgr.system.files import remove_tree
+from envmgr.wheels.lockfile import LockedWheels
 from tests.helpers.places import ROOT
 from tests.helpers.sandbox import PYTHON, Sandbox
 from tests.helpers.standin.channel import Channel
@@ -70,13 +72,16 @@ def folder_of(scene: WheelBox, entry: str) -> Path:
     return scene.box.root / "recipes" / entry
 
 
+def lock_of(scene: WheelBox, entry: str) -> LockedWheels:
+    return read_wheels_lock(folder_of(scene, entry), ())[0].wheels
+
+
 def test_uv_lock_becomes_an_entry_with_exactly_its_files(scene: WheelBox, tmp_path: Path) -> None:
     lock = project(scene, tmp_path / "proj")
     done = scene.box.ok("import", str(lock), "--python", BASE)
     assert f"exactly 2 packages of {lock}; `envmgr build proj/2.1`" in done.stdout
     assert "the extra `plots` of the project" in done.stdout
-    found, _ = read_wheels_lock(folder_of(scene, "proj/2.1"))
-    assert all(wheel.sha256 in lock.read_text() for wheel in found.wheels)
+    assert all(row.sha256 in lock.read_text() for row in lock_of(scene, "proj/2.1").rows)
     assert scene.house.simple.as_uri() not in "".join(p.read_text() for p in folder_of(scene, "proj/2.1").iterdir())
     scene.box.ok("build", "proj/2.1")
     loaded = scene.box.shell("module load proj/2.1 && python -c 'import on_einops, einops; print(einops.VERSION)'")
@@ -92,15 +97,19 @@ def test_lock_of_wheels_goes_out_as_files_that_uv_takes_and_comes_back(scene: Wh
         place: list[str | Path] = ["--python", sys.executable, "--target", tmp_path / "to"]
         done = uv("pip", "install", "--dry-run", *hashed, "-r", name, *place, folder=tmp_path)
         assert {"+ einops==0.7", "+ on-einops==1.0"} <= {line.strip() for line in done.stderr.splitlines()}
-    scene.box.ok("import", str(tmp_path / "pylock.toml"), "--as", "back/1.0", "--python", BASE)
-    own, back = (read_wheels_lock(folder_of(scene, entry))[0] for entry in ("wheels/1.0", "back/1.0"))
-    assert own.identity() == back.identity()
-    done = scene.box.ok("import", str(tmp_path / "requirements.txt"), "--as", "sums/1.0", "--python", BASE)
-    assert "without a lock: its sums are left out, and the lock gets those of the index" in done.stdout
-    recipe = folder_of(scene, "sums/1.0") / "recipe.yaml"
-    recipe.write_text(recipe.read_text() + "  indexes: [house]\n")
-    scene.box.ok("lock", "sums/1.0")
-    assert read_wheels_lock(recipe.parent)[0].identity() == own.identity()
+    shutil.copy(folder_of(scene, "wheels/1.0") / "wheels.lock", tmp_path)
+    for file, entry in (("pylock.toml", "a/1.0"), ("requirements.txt", "b/1.0"), ("wheels.lock", "c/1.0")):
+        done = scene.box.ok("import", str(tmp_path / file), "--as", entry, "--python", BASE)
+        assert f"exactly 2 packages of {tmp_path / file}; `envmgr build {entry}`" in done.stdout
+        assert lock_of(scene, entry).identity() == lock_of(scene, "wheels/1.0").identity()
+    scene.box.ok("build", "c/1.0")
+    (tmp_path / "requirements.txt").write_text(f"einops==0.7 --hash=sha256:{'0' * 64} --hash=sha256:{'1' * 64}\n")
+    done = scene.box.ok("import", str(tmp_path / "requirements.txt"), "--as", "d/1.0", "--python", BASE)
+    assert done.stdout == (
+        f"wrote {folder_of(scene, 'd/1.0')}: recipe.yaml\n"
+        "  without a lock: einops==0.7 is not one version with one sum: the lock gets that of the index\n"
+        "  `envmgr lock d/1.0` finds its packages\n"
+    )
 
 
 @pytest.mark.parametrize("to", ["conda-lock", "pixi", "explicit"])

@@ -79,8 +79,8 @@ def test_one_package_comes_and_nothing_of_the_entry_s_pytorch(scene: WheelBox, e
     assert said.stdout.startswith(f"{scene.install(entry)}/"), said.stderr
     home = {"HOME": str(box.root)}
     exported = box.ok("user", "export", f"{name}-more", **home).stdout  # a colleague's is held to the same
-    (box.root / "theirs.toml").write_text(exported)
-    assert came(box, f"{name}-theirs", "--from-lock", "theirs.toml") == ["einops 0.7", "lightning 2.1"]
+    (box.root / "theirs-wheels.lock").write_text(exported)
+    assert came(box, f"{name}-theirs", "--from-lock", "theirs-wheels.lock") == ["einops 0.7", "lightning 2.1"]
 
 
 def test_constraints_without_the_entry_s_metadata_would_not_do(scene: WheelBox) -> None:

@@ -38,7 +38,7 @@ def create(scene: WheelBox, name: str, file: Path, *more: str) -> Done:
 
 
 def lock_of(scene: WheelBox, name: str) -> dict[str, str]:
-    return read_lock(scene.box.root / ".local/share/envmgr/envs" / name / "pylock.toml").versions
+    return read_lock(scene.box.root / ".local/share/envmgr/envs" / name / "wheels.lock").versions
 
 
 def test_environment_gives_its_pip_packages_and_lists_those_of_conda(scene: WheelBox, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def exported(scene: WheelBox, name: str, on: str, *packages: str) -> list[str]:
     """What `user export` prints of an environment with einops 0.7; the index then has a newer one."""
     box, home = scene.box, str(scene.box.root)
     box.ok("user", "create", name, "--on", on, *packages, HOME=home)
-    said = box.ok("user", "export", name, "--output", f"{name}.toml", HOME=home).stdout
+    said = box.ok("user", "export", name, "--output", f"{name}-wheels.lock", HOME=home).stdout
     scene.house.wheel("einops", "0.8")
     scene.index(pypi=scene.house.simple.as_uri())
     return said.splitlines()
@@ -48,13 +48,13 @@ def exported(scene: WheelBox, name: str, on: str, *packages: str) -> list[str]:
 def test_lock_of_an_environment_on_a_python_is_imported_and_built_as_it_is(scene: WheelBox) -> None:
     box = scene.box
     assert exported(scene, "mine", BASE, "einops") == [
-        "wrote mine.toml: `envmgr user create NAME --from-lock mine.toml` makes the same packages",
-        "as an entry on a bare Python: `envmgr import mine.toml --as NAME/VERSION`",
+        "wrote mine-wheels.lock: `envmgr user create NAME --from-lock mine-wheels.lock` makes the same packages",
+        "as an entry on a bare Python: `envmgr import mine-wheels.lock --as NAME/VERSION`",
         f"as one with all of {BASE}: a copy of its recipe, with these rows in `pip` (of wheels: `requirements`)",
         "  [einops==0.7]",
     ]
-    said = box.ok("import", "mine.toml", "--as", "mine/1.0").stdout
-    assert "  exactly 1 package of mine.toml; `envmgr build mine/1.0`\n" in said
+    said = box.ok("import", "mine-wheels.lock", "--as", "mine/1.0").stdout
+    assert "  exactly 1 package of mine-wheels.lock; `envmgr build mine/1.0`\n" in said
     box.ok("build", "mine/1.0")
     assert installed(box, "mine/1.0") == ["einops 0.7"]
 

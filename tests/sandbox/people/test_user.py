@@ -6,13 +6,13 @@ import json
 import os
 import stat
 import subprocess
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from envmgr.people.lock import read_lock
 from envmgr.system.files import remove_tree
 from tests.helpers.done import Done
 from tests.helpers.sandbox import PYTHON, Sandbox
@@ -143,7 +143,7 @@ def test_extras_of_what_the_entry_has_bring_what_they_need(scene: WheelBox) -> N
     box.ok("build", "extras/1.0")
     made = user(box, "create", "extra", "--on", "extras/1.0", "with-more[more]")
     assert changes(made) == [("einops", "", "0.7")]
-    file = box.root / "extra.toml"
+    file = box.root / "extra-wheels.lock"
     run(box, "export", "extra", "--output", str(file))
     (bob := box.root / "extras").mkdir()
     box.ok("user", "create", "his", "--from-lock", str(file), HOME=str(bob))
@@ -186,19 +186,18 @@ def test_packages_come_and_go_and_the_former_install_stays(scene: WheelBox) -> N
 def test_lock_gives_a_colleague_the_same_packages(scene: WheelBox) -> None:
     box = scene.box
     made = user(box, "create", "shared", "--on", ENTRY, "einops", "on-six")
-    file = box.root / "pylock.toml"
+    file = box.root / "wheels.lock"
     assert run(box, "export", "shared", "--output", str(file)).code == 0
-    lock = tomllib.loads(file.read_text())
-    assert [package["name"] for package in lock["packages"]] == ["einops", "on-six"]
-    assert all("sha256" in package["wheels"][0]["hashes"] for package in lock["packages"])
+    lock = read_lock(file)
+    assert lock.versions == {"einops": "0.7", "on-six": "1.0"}
     (bob := box.root / "bob").mkdir()
     done = box.ok("user", "create", "his", "--from-lock", str(file), "--format", "json", HOME=str(bob)).data
     assert (done["content"], done["on"]) == (made["content"], ENTRY)
     name = f"lib/python{PYTHON}/site-packages/einops.py"
     assert (Path(done["path"]) / name).read_bytes() == (Path(made["path"]) / name).read_bytes()
-    file.write_text(file.read_text().replace(lock["tool"]["envmgr"]["base"], "0" * 64))
+    file.write_text(file.read_text().replace(lock.base, "0" * 64))
     assert "error[base-differs]" in refused(box, "create", "late", "--from-lock", str(file))
-    file.write_text("lock-version = 1\n")
+    file.write_text("# python: 3.11\n# platform: x86_64-manylinux_2_28\n")
     assert "error[lock-invalid]" in refused(box, "create", "late", "--from-lock", str(file))
 
 
@@ -282,10 +281,10 @@ def test_bad_input_leaves_nothing(scene: WheelBox) -> None:
         (("create", "x", "einops"), "entry-missing"),
         (("create", "x", "--on", ENTRY, "no-such-package"), "unsolvable"),
         (("create", "x", "--on", ENTRY, "git+https://host.invalid/x"), "requirement-invalid"),
-        (("create", "x", "--on", ENTRY, "-r", "missing.txt"), "requirements-missing"),
+        (("create", "x", "--on", ENTRY, "-r", "missing.txt"), "file-missing"),
         (("create", "x", "--on", ENTRY, "--editable", "missing"), "folder-missing"),
         (("create", "x", "--on", ENTRY, "einops", "--at", "missing/x"), "place-taken"),
-        (("create", "x", "--from-lock", "missing.toml"), "lock-missing"),
+        (("create", "x", "--from-lock", "missing.lock"), "lock-missing"),
         (("add", "x", "einops"), "no-environment"),
         (("show", "x"), "no-environment"),
         (("create", "x", "--on", ENTRY, "einops", "--dry-run"), ""),
@@ -460,17 +459,17 @@ def test_links_of_others_are_no_environments(scene: WheelBox) -> None:
 
 def test_diff_of_a_jobs_output_compares_the_environment_with_what_it_is_now(scene: WheelBox) -> None:
     box = scene.box
-    made = user(box, "create", "asked", "--on", ENTRY, "einops==0.7")
-    output = box.root / "asked-7.out"
-    output.write_text(f"envmgr: user/asked, generation 1, digest {made['path'][-8:]}, on c1\n")
+    made = user(box, "create", "ran", "--on", ENTRY, "einops==0.7")
+    output = box.root / "ran-7.out"
+    output.write_text(f"envmgr: user/ran, generation 1, digest {made['path'][-8:]}, on c1\n")
 
     def diff() -> Any:
         return box.ok("diff", str(output), "--format", "json", HOME=str(box.root)).data["entries"]
 
     assert diff() == []
     scene.house.wheel("einops", "0.8")
-    now = user(box, "add", "asked", "einops>=0.8")
+    now = user(box, "add", "ran", "einops>=0.8")
     changed = [{"name": "einops", "old": "0.7", "new": "0.8"}]
-    assert diff() == [{"entry": "user/asked", "change": "changed", "packages": changed}]
+    assert diff() == [{"entry": "user/ran", "change": "changed", "packages": changed}]
     remove_tree(Path(made["path"]).parent)  # and the one that it is now
     assert now["path"] != made["path"]

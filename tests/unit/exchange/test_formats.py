@@ -22,7 +22,8 @@ from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.exchange import Contents, Exact, read_file, writers
 from envmgr.system.run import Runner
-from envmgr.wheels.locked import AddedWheels, LockedWheel
+from envmgr.wheels.index import ListedFile
+from envmgr.wheels.lockfile import LockedRow
 from tests.helpers.places import ROOT
 
 FORGE = "https://conda.anaconda.org/conda-forge"
@@ -87,6 +88,7 @@ FILES = {
     "any.txt": ("explicit", EXPLICIT),
     "pixi.lock": ("pixi", PIXI),
     "stack.yaml": ("easystack", EASYSTACK),
+    "mine-wheels.lock": ("wheels-lock", "# python: 3.11\n# platform: x86_64-manylinux_2_28\n"),
 }
 
 
@@ -102,7 +104,7 @@ def refused(folder: Path, text: str, name: str = "file", format_: str | None = N
 
 
 def rows(contents: Contents) -> list[str]:
-    return [row.requirement for row in contents.rows]
+    return [*contents.rows]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -181,12 +183,52 @@ variables: {A: b}
     assert "secret" not in str(found)
 
 
-def test_requirements_keep_sums_and_list_what_a_recipe_cannot_say(tmp_path: Path) -> None:
-    text = f"six==1.16 --hash=sha256:{ZERO} \\\n  --hash=sha256:{ONE}\n-r other.txt\n--index-url https://a:b@h/simple\n../x\n"
+def test_requirements_are_kept_and_what_a_recipe_cannot_say_is_listed(tmp_path: Path) -> None:
+    text = "six==1.16\n-r other.txt\n--index-url https://a:b@h/simple\n../x\n"
     found = read(tmp_path, text, "requirements.txt")
-    assert [(row.requirement, row.sha256) for row in found.rows] == [("six==1.16", (ZERO, ONE))]
-    assert [row.line for row in found.left] == [3, 4, 5]
+    assert (found.rows, found.wheels, found.lacks) == (("six==1.16",), (), "")
+    assert [row.line for row in found.left] == [2, 3, 4]
     assert found.left[1].text == "--index-url https://***@h/simple"
+
+
+@pytest.mark.parametrize(
+    ("row", "kept"),
+    [
+        (f"Six[x]==1.16 --hash=sha256:{ZERO}", [LockedRow(name="six", version="1.16", sha256=ZERO)]),
+        (f"six==1.16 --hash=sha256:{ZERO} --hash=sha256:{ONE}", []),
+        (f"six==1.* --hash=sha256:{ZERO}", []),
+        (f"six>1 --hash=sha256:{ZERO}", []),
+        ("six==1.16", []),
+    ],
+)
+def test_requirements_with_one_version_and_one_sum_each_are_exact(
+    tmp_path: Path, row: str, kept: list[LockedRow]
+) -> None:
+    more = LockedRow(name="einops", version="0.7", sha256=ONE)
+    found = read(tmp_path, f"einops==0.7 --hash=sha256:{ONE}\n{row}\n", "requirements.txt")
+    assert [*found.wheels] == [more, *kept]
+    why = f"{row.partition(' --')[0]} is not one version with one sum: the lock gets that of the index"
+    assert found.lacks == ("" if kept else why)
+
+
+WHEELS = f"""\
+# python: 3.11.7
+# platform: x86_64-manylinux_2_28
+# indexes: house, pypi
+einops==0.7 --hash=sha256:{ZERO}
+own @ https://h/own-1.0-py3-none-any.whl --hash=sha256:{ONE}
+"""
+
+
+def test_wheels_lock_has_exact_wheels_their_python_and_indexes(tmp_path: Path) -> None:
+    found = read(tmp_path, WHEELS, "mine.lock")
+    own = "https://h/own-1.0-py3-none-any.whl"
+    assert [(row.name, row.version, row.sha256, row.url) for row in found.wheels] == [
+        ("einops", "0.7", ZERO, None),
+        ("own", "1.0", ONE, own),
+    ]
+    assert (found.python, found.indexes) == ("==3.11.*", ("house", "pypi"))
+    assert found.rows == ("einops==0.7", f"own @ {own}#sha256={ONE}")
 
 
 def test_pyproject_has_name_version_and_what_it_asks_for(tmp_path: Path) -> None:
@@ -202,7 +244,7 @@ def test_pyproject_has_name_version_and_what_it_asks_for(tmp_path: Path) -> None
     assert "import the lock that belongs to it" in refused(tmp_path, "[tool.poetry]\n", "pyproject.toml")
 
 
-def test_pylock_gives_each_package_with_the_sums_of_its_files(tmp_path: Path) -> None:
+def test_pylock_gives_each_package(tmp_path: Path) -> None:
     more = '[[packages]]\nname = "own"\ndirectory = { path = "." }\n'
     marked = f"""[[packages]]
 name = "dev-tool"
@@ -211,7 +253,7 @@ marker = "'dev' in dependency_groups"
 wheels = [{{ url = "https://h/dev_tool-1-py3-none-any.whl", hashes = {{ sha256 = "{ONE}" }} }}]
 """
     found = read(tmp_path, PYLOCK + more + marked, "pylock.toml")
-    assert [(row.requirement, row.sha256) for row in found.rows] == [("einops==0.7", (ZERO,))]
+    assert found.rows == ("einops==0.7",)
     assert [(row.text, row.why) for row in found.left] == [
         ('name = "own"', "it comes from no index"),
         ('name = "dev-tool"', "it belongs to an extra or a group of dependencies"),
@@ -235,16 +277,17 @@ def pip_item(name: str, url: str, manager: str = "pip") -> str:
     return f"- {{name: {name}, version: '1', manager: {manager}, platform: linux-64, dependencies: {{}}, url: '{url}', {sums}}}\n"
 
 
-def test_conda_lock_gives_wheels_their_sums_and_no_row_to_what_no_index_has(tmp_path: Path) -> None:
+def test_conda_lock_gives_wheels_with_their_sums_and_no_row_to_what_no_index_has(tmp_path: Path) -> None:
     wheel = pip_item("six", "https://h/six-1-py3-none-any.whl")
     found = read(tmp_path, CONDA_LOCK + wheel, "conda-lock.yml")
-    assert ([(row.requirement, row.sha256) for row in found.rows], found.lacks) == ([("six==1", (ONE,))], "")
+    assert (found.rows, [(each.name, each.sha256) for each in found.wheels]) == (("six==1",), [("six", ONE)])
+    assert found.lacks == ""
     others = (("git", "git+https://h/git"), ("src", "https://h/src-1.tar.gz"), ("dir", "file:///x/dir"))
     text = CONDA_LOCK + wheel + "".join(pip_item(*each) for each in others)
     found = read(tmp_path, text + pip_item("node", "https://h/node-1-py3-none-any.whl", "npm"), "conda-lock.yml")
     assert rows(found) == ["six==1"]
     assert [(row.text, row.why) for row in found.left[1:]] == [
-        *((url, f"{name} 1: it comes from no index") for name, url in others),
+        *((url, f"{name}: it comes from no index") for name, url in others),
         ("https://h/node-1-py3-none-any.whl", "node 1 is a package of npm"),
     ]
     assert found.lacks == "node 1 is a package of npm"
@@ -292,13 +335,11 @@ def test_pixi_lock_gives_conda_packages_and_wheels(tmp_path: Path, version: int)
     assert [row.text for row in found.left] == ["docs:"]
 
 
-def test_pixi_lock_gives_wheels_their_sums_and_no_row_to_what_no_index_has(tmp_path: Path) -> None:
-    found = read(tmp_path, PIXI, "pixi.lock")
-    assert ([(row.requirement, row.sha256) for row in found.rows], found.lacks) == ([("einops==0.7.0", (ONE,))], "")
+def test_pixi_lock_gives_no_row_to_what_no_index_has(tmp_path: Path) -> None:
     for place in (f"git+https://h/einops.git#{'0' * 40}", "https://h/einops-0.7.0.tar.gz", "./einops"):
         found = read(tmp_path, PIXI.replace("https://h/einops-0.7.0-py3-none-any.whl", place), "pixi.lock")
         assert (rows(found), found.lacks) == ([], "einops is no wheel with a sha256")
-        assert [row.why for row in found.left[1:]] == ["it comes from no index"]
+        assert [row.why for row in found.left[1:]] == ["einops: it comes from no index"]
     source = f"- conda: ./own\n  name: own\n  version: '1'\n  build: h\n  subdir: linux-64\n  input: {{hash: '{ZERO}', globs: []}}\n"
     text = PIXI.replace("      osx-64:", "      - conda: ./own\n      osx-64:") + source
     assert read(tmp_path, text, "pixi.lock").lacks == "own is built from its source"
@@ -425,29 +466,20 @@ PACKAGES = (
     ),
     LockedPackage("tzdata", "2024a", "1e5", 0, "noarch", f"{FORGE}/noarch/tzdata-2024a-1e5.conda", "1" * 32, ONE, noarch="generic"),
 )  # fmt: skip
-WHEEL = LockedWheel(
-    name="einops",
-    version="0.7",
-    file="einops-0.7-py3-none-any.whl",
-    sha256="2" * 64,
-    index="house",
-    requires=("six>=1",),
-)
+WHEEL = LockedRow(name="einops", version="0.7", sha256="2" * 64)
 URL = "https://house.example/einops-0.7-py3-none-any.whl"
 
 
 def exact(*, wheels: bool = True) -> Exact:
-    added = AddedWheels(python="3.11.7", platform="x86_64-manylinux_2_28", uv="", wheels=(WHEEL,)) if wheels else None
-    lock = CondaLock(
-        "linux-64", "3" * 64, PACKAGES, (ChannelSource(FORGE, FORGE, "channel", {}),), {}, "rattler", added
-    )
+    lock = CondaLock("linux-64", "3" * 64, PACKAGES, (ChannelSource(FORGE, FORGE, "channel", {}),), {}, "rattler")
+    file = ListedFile("einops-0.7-py3-none-any.whl", URL, WHEEL.sha256, 7)
     return Exact(
         "sci/1.0",
         "3.11.7",
         lock,
         (WHEEL,) if wheels else (),
-        lambda: {WHEEL.sha256: URL},
-        ("https://house.example/simple",),
+        lambda: {WHEEL.sha256: file},
+        lambda: ["https://house.example/simple"],
     )
 
 
@@ -461,7 +493,7 @@ def test_pixi_lock_that_is_written_says_the_same_to_rattler_and_comes_back(tmp_p
     assert found == {**{p.name: (p.url, p.sha256) for p in PACKAGES}, "einops": (URL, WHEEL.sha256)}
     back = read(tmp_path, text, "pixi.lock")
     assert [replace(each, build_number=0) for each in back.packages] == [*PACKAGES]
-    assert [(w.file, w.sha256, w.requires) for w in back.wheels] == [(WHEEL.file, WHEEL.sha256, WHEEL.requires)]
+    assert [(w.url, w.sha256) for w in back.wheels] == [(URL, WHEEL.sha256)]
 
 
 def test_conda_lock_that_is_written_is_read_by_conda_lock(tmp_path: Path) -> None:
@@ -497,7 +529,7 @@ def test_pylock_that_is_written_is_read_by_packaging() -> None:
     text, left = writers()["pylock"].write(exact())
     (package,) = Pylock.from_dict(tomllib.loads(text)).packages
     assert package.wheels is not None
-    assert [(w.url, dict(w.hashes)) for w in package.wheels] == [(URL, {"sha256": WHEEL.sha256})]
+    assert [(w.url, w.size, dict(w.hashes)) for w in package.wheels] == [(URL, 7, {"sha256": WHEEL.sha256})]
     assert [row.text for row in left] == ["python 3.11.7", "tzdata 2024a"]
 
 

@@ -41,7 +41,7 @@ def packages_of(entry: str) -> Mapping[str, str]:
 def shipped_parts(entry: str) -> list[Part]:
     folder = ROOT / entry
     backend = get_backend(load_recipe(folder / "recipe.yaml").backend)
-    texts = {path.name: path.read_text() for path in folder.iterdir()}
+    texts = {path.name: path.read_text() for path in folder.iterdir() if path.is_file()}
     packages = packages_of(entry)
     found: list[Part] = []
     installs = [f"{name.partition('/')[0]}/{text.split()[0]}" for name, text in packages.items()]

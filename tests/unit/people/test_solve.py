@@ -15,7 +15,7 @@ from envmgr.people.lock import UserLock
 from envmgr.people.solve import Wish, may_break, solve
 from envmgr.report import SilentReporter
 from envmgr.system.run import Runner
-from envmgr.wheels.locked import LockedWheel, WheelSet
+from envmgr.wheels.lockfile import LockedRow, LockedWheels
 from tests.helpers.evidence import site
 
 SPEC = ModuleSpec(name="sci", version="1", root="/p/store/sci/1-0", digest="0" * 64, description="", homepage="")
@@ -37,12 +37,9 @@ BASE = Base(
 
 
 def lock(**versions: str) -> UserLock:
-    wheels = [
-        LockedWheel(name=name, version=version, file=f"{name}-{version}-py3-none-any.whl", sha256="a" * 64, index="x")
-        for name, version in versions.items()
-    ]
-    wheels_of = WheelSet(python="3.11.7", platform="x86_64-manylinux_2_28", uv="0.13", wheels=tuple(wheels))
-    return UserLock(on="sci/1", base="0" * 64, requirements=(), replaced=tuple(versions), wheels=wheels_of)
+    rows = tuple(LockedRow(name=name, version=version, sha256="a" * 64) for name, version in versions.items())
+    wheels = LockedWheels(python="3.11.7", platform="x86_64-manylinux_2_28", rows=rows)
+    return UserLock(on="sci/1", base="0" * 64, requirements=(), replaced=tuple(versions), wheels=wheels)
 
 
 def test_what_needs_another_version_than_the_replaced_one_may_break() -> None:

@@ -1,0 +1,23 @@
+"""wheels.lock, envmgr's own lock of wheels: that of an entry or of a user's environment, with one sum for each package."""
+
+from __future__ import annotations
+
+import re
+
+from envmgr.exchange import Contents, Given
+from envmgr.exchange.checks import row_for
+from envmgr.wheels.lockfile import read_wheels
+
+NAME = re.compile(r"[^/]*wheels\.lock")
+CONTENT = re.compile(r"^# platform: \S+-manylinux_", re.MULTILINE)
+
+
+def read(given: Given) -> Contents:
+    """Return its packages. Raise InputError `lock-invalid`, `lock-unhashed`."""
+    lock, _ = read_wheels(given.text, given.path)
+    return Contents(
+        python=f"=={'.'.join(lock.python.split('.')[:2])}.*",
+        rows=tuple(map(row_for, lock.rows)),
+        wheels=lock.rows,
+        indexes=lock.indexes,
+    )

@@ -23,22 +23,25 @@ from pathlib import Path
 
 from benchmarks.measure import Claim, Ratio, Took, alternate, took
 from benchmarks.site import ENTRY, envmgr, make_site
+from envmgr.backends.conda.lockfile import read_lock
 from envmgr.system.files import remove_tree
 
 _BARE = """
 import asyncio, json, os, subprocess, sys
 import rattler
 cache, prefix, records, how = sys.argv[1:5]
-names = "name version build_number subdir noarch depends constrains size license python_site_packages_path".split()
+names = "name version depends constrains size license python_site_packages_path".split()
 def record(found):
     package = rattler.PackageRecord(
         **{name: found[name] for name in names if name in found},
         build=rattler.BuildString.new_unchecked(found["build"]),
+        build_number=0,
+        subdir=found["url"].rsplit("/", 2)[1],
         sha256=bytes.fromhex(found["sha256"]),
         md5=bytes.fromhex(found["md5"]),
     )
     return rattler.RepoDataRecord(package, found["url"].rpartition("/")[2], found["url"], found["url"].rsplit("/", 2)[0])
-chosen = [record(found) for found in json.load(open(records))["packages"]]
+chosen = [record(found) for found in json.load(open(records))]
 more = {}
 if how == "same":
     more["package_cache"] = rattler.PackageCache.new_layered([cache], validation_mode=rattler.ValidationMode.full())
@@ -71,7 +74,8 @@ def claims(channel: str, runs: int) -> list[Claim]:
         env = make_site(root, channel) | bytecode
         plain = {**os.environ, **bytecode}
         took(envmgr("lock", ENTRY), env=env)
-        records = root / "recipes" / ENTRY / "conda-lock.records.json"
+        records = root / "records.json"
+        records.write_text(json.dumps([each.to_json() for each in read_lock(root / "recipes" / ENTRY)[0].packages]))
         compiling: list[Took] = []
 
         took(envmgr("build", "--no-publish", ENTRY), env=env)  # writes the bytecode of what a build imports

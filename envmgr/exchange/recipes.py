@@ -153,11 +153,7 @@ def _exact_conda(contents: Contents, entry: Entry, site: Site) -> Draft:
         platform=wanted.platform,
         recipe_digest=wanted.digest(),
         packages=packages,
-        channels=tuple(
-            ChannelSource(name, own[name].url if name in own else name, "channel", {}) for name in wanted.channels
-        ),
-        virtual_packages=wanted.all_virtual_packages(),
-        solver="imported",
+        channels=tuple(ChannelSource(name, own[name].url if name in own else name) for name in wanted.channels),
         added=added,
     )
     return replace(draft, lock=lock_texts(lock))

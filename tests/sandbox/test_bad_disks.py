@@ -90,10 +90,8 @@ def understate_sizes(small: Small, size: int | None = 1) -> None:
     locked(small, "py/1.0", ["python"])
     sidecar = small.root / "recipes/py/1.0/conda-lock.records.json"
     data = json.loads(sidecar.read_text())
-    for package in data["packages"]:
-        package["size"] = size
-    if size is None:
-        data["packages"] = [{key: value for key, value in p.items() if key != "size"} for p in data["packages"]]
+    for record in data["packages"].values():
+        record["size"] = size
     sidecar.write_text(json.dumps(data))
 
 

@@ -15,8 +15,8 @@ from envmgr.backends.conda.judging import facts_of, notes_of
 from envmgr.backends.conda.lock import MARKED, PYTHON, UNPACKED, CondaLock, LockedPackage
 from envmgr.backends.conda.lockfile import (
     LOCK_NAME,
-    SIDECAR_NAME,
     edited_by_hand,
+    lock_files,
     lock_texts,
     read_lock,
     require_own_channels,
@@ -33,7 +33,7 @@ from envmgr.backends.conda.models import (
 from envmgr.catalog.entries import open_catalog
 from envmgr.catalog.gpus import short_cuda
 from envmgr.catalog.lock_rules import LockFacts
-from envmgr.catalog.locks import stale_lock
+from envmgr.catalog.locks import lock_text, stale_lock
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.settings import SiteFact, mirror_faults
@@ -84,8 +84,8 @@ class LoadedCondaLock(LoadedLock):
     def solve_again(self, site: Site, runner: Runner, reporter: Reporter, options: LockOptions) -> Mapping[str, str]:
         return _solve(self.wanted, site, runner, reporter, options, keep=self.content)[0].describe()
 
-    def texts(self, recipe: Recipe) -> Mapping[str, str]:  # noqa: ARG002 - the lock says all
-        return lock_texts(self.content)
+    def texts(self, recipe: Recipe) -> Mapping[str, str]:  # noqa: ARG002 - its own files say all
+        return {file.name: lock_text(file) for file in lock_files(self.folder)}
 
     def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
         from envmgr.backends.conda.install import fetch_archives
@@ -146,7 +146,7 @@ class CondaBackend(Backend):
         notes = [
             f"{c.name}: solved from a snapshot{f' ({c.note})' if c.note else ''}, not from the channel itself"
             for c in solved.channels
-            if c.kind == "snapshot"
+            if c.snapshot is not None
         ]
         notes += [*more, *notes_of(solved, wanted)]
         return LockResult(lock_texts(solved), solved.describe(), tuple(notes), facts_of(solved, wanted))
@@ -191,11 +191,11 @@ class CondaBackend(Backend):
             return {}
 
     def parts(self, provenance: Mapping[str, Any], texts: Mapping[str, str]) -> Iterable[Part]:
-        if SIDECAR_NAME not in texts:
+        if LOCK_NAME not in texts:
             return super().parts(provenance, texts)
         from envmgr.backends.conda.parts import parts_of
 
-        return parts_of(texts[SIDECAR_NAME])
+        return parts_of(texts)
 
     def channels(self, recipe: Recipe, site: Site) -> Collection[str]:
         said = recipe.input
@@ -287,8 +287,5 @@ def _is_extension(package: LockedPackage, recipe: Recipe) -> bool:
     """
     asked = {str(spec).split()[0] for spec in recipe.input.get("specs", ())}
     needs = {d.split()[0] for d in package.depends}
-    return (
-        (package.name in asked and not package.name.startswith(("_", "lib")))
-        or package.noarch == "python"
-        or bool({"python", "python_abi"} & needs)
-    )
+    named = package.name in asked and not package.name.startswith(("_", "lib"))
+    return named or bool({"python", "python_abi"} & needs)

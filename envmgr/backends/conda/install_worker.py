@@ -19,11 +19,10 @@ from envmgr.system.worker import cancel_on_sigterm, emit, serve
 
 _LINKED_FROM = ".unpacked"
 """Folder inside a staging folder, from which files are linked."""
-# Fields of a record that come from the package's own info/index.json, and so from its bytes. A lock without its sidecar
-# lacks some of them, and the channel may correct them later. Neither may change an install.
+# Fields of a record that come from the package's own info/index.json, and so from its bytes: a lock lacks them, or does
+# without its sidecar. Not what a package needs: there the channel corrects the package, and the lock has that.
 _FROM_PACKAGE = """
-arch build_number constrains depends features license license_family noarch platform python_site_packages_path timestamp
-track_features
+arch build_number features license license_family noarch platform python_site_packages_path timestamp track_features
 """.split()
 # What says where on this machine it was installed from.
 _OF_THIS_MACHINE = {"extracted_package_dir": "", "package_tarball_full_path": ""}
@@ -77,12 +76,12 @@ async def link_packages(request: dict[str, Any]) -> None:
 
 
 def to_record(rattler: Any, data: dict[str, Any], place: str) -> Any:
-    as_they_are = "name version build_number subdir noarch size license python_site_packages_path".split()
     package = rattler.PackageRecord(
-        **{key: data.get(key) for key in as_they_are},
+        **{key: data.get(key) for key in ("name", "version", "python_site_packages_path")},
         build=rattler.BuildString.new_unchecked(data["build"]),
+        build_number=0,  # and `noarch`: rattler reads them from the package
+        subdir=data["url"].rsplit("/", 2)[1],
         depends=list(data.get("depends", ())),
-        constrains=list(data.get("constrains", ())),
         sha256=bytes.fromhex(data["sha256"]),
         md5=bytes.fromhex(data["md5"]) if data.get("md5") else None,
     )

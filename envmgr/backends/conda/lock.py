@@ -44,23 +44,19 @@ class LockedPackage:
     name: str
     version: str
     build: str
-    build_number: int
-    subdir: str
     url: str
     md5: str
     sha256: str
     depends: tuple[str, ...] = ()
     constrains: tuple[str, ...] = ()
-    noarch: str | None = None
     size: int | None = None
     timestamp: int | None = None
     license: str | None = None
     python_site_packages_path: str | None = None
-    track_features: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise TypeError for values that no record can have: the fields come from other tools' files."""
-        _require_texts((self.name, self.version, self.build, self.subdir), _LONGEST_WORD)
+        _require_texts((self.name, self.version, self.build), _LONGEST_WORD)
         _require_texts((self.url, *self.depends, *self.constrains), _LONGEST_ROW)
 
     @property
@@ -68,19 +64,17 @@ class LockedPackage:
         return self.url.rpartition("/")[2]
 
     @property
+    def subdir(self) -> str:
+        return self.url.rsplit("/", 2)[1]
+
+    @property
     def channel(self) -> str:
         """Return the channel's URL, two levels above the file."""
         return self.url.rsplit("/", 2)[0]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields that are not empty, so that a new optional field changes no old sidecar."""
+        """Return the fields that are not empty."""
         return {key: value for key, value in asdict(self).items() if value not in (None, ())}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> LockedPackage:
-        """Make a package from its JSON. Raises TypeError for unknown or missing fields."""
-        lists = {key: tuple(data[key]) for key in ("depends", "constrains", "track_features") if key in data}
-        return cls(**{**data, **lists})
 
 
 def is_sha256(text: str) -> bool:
@@ -95,16 +89,13 @@ def unhashed(package: str, url: str, path: Path, text: str, hint: str) -> InputE
 
 @dataclass(frozen=True, slots=True)
 class ChannelSource:
-    """The place from which a channel's records came at lock time.
-
-    `kind` is `channel`, `mirror` or `snapshot`. `repodata` maps subdir -> sha256 of its repodata.json, if the input (a
-    folder) fixes it. `note` is the site's note on the snapshot. Paths and hosts of the machine are not kept.
+    """A channel. `snapshot` is set if its records came from a folder that has no packages: subdir -> sha256 of its
+    repodata.json. `note` is the site's note on it. Paths and hosts of the machine are not kept.
     """
 
     name: str
     url: str
-    kind: str
-    repodata: Mapping[str, str]
+    snapshot: Mapping[str, str] | None = None
     note: str = ""
 
 
@@ -116,8 +107,6 @@ class CondaLock:
     recipe_digest: str
     packages: tuple[LockedPackage, ...]
     channels: tuple[ChannelSource, ...]
-    virtual_packages: Mapping[str, str]
-    solver: str
     added: AddedWheels | None = None
 
     @property
@@ -125,9 +114,8 @@ class CondaLock:
         return {p.name: p.version for p in self.packages}
 
     def identity(self) -> object:
-        """Return what decides an install's bytes: content hashes, and the names and URLs that conda-meta records."""
-        keys = ("name", "version", "build", "subdir", "url", "sha256")
-        packages = [{key: str(getattr(p, key)) for key in keys} for p in self.packages]
+        """Return what decides an install's bytes: content hashes, and the URLs and needs that conda-meta records."""
+        packages = [[p.url, p.sha256, *p.depends] for p in self.packages]
         if self.added is None or not self.added.wheels:  # conda's packages are all that `pip` asks for
             return packages
         return {"packages": packages, "wheels": self.added.identity()}

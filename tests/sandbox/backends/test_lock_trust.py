@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -19,30 +18,6 @@ def folder(sandbox: Sandbox) -> Path:
     folder = sandbox.recipe("hello/1.0", ["hello-prefix"], tests=[{"name": "t", "run": ":"}])
     sandbox.ok("lock", "hello/1.0")
     return folder
-
-
-@pytest.mark.parametrize(("key", "value"), [("url", "http://evil.example/noarch/x-1-0.conda"), ("sha256", "ab" * 32)])
-def test_sidecar_that_names_another_package_than_the_lock_is_refused(
-    sandbox: Sandbox, folder: Path, key: str, value: str
-) -> None:
-    data = json.loads((folder / SIDECAR).read_text())
-    data["packages"][0][key] = value
-    (folder / SIDECAR).write_text(json.dumps(data))
-    done = sandbox.run("build", "hello/1.0")
-    assert done.code == 2
-    assert done.stderr == (
-        f"error[lock-invalid]: {folder / SIDECAR} names another {key} of hello-prefix than conda-lock.yml\n"
-        f"  {value}\n\nhint: one of the two was changed: lock again\n"
-    )
-
-
-def test_sidecar_with_a_package_more_is_refused(sandbox: Sandbox, folder: Path) -> None:
-    data = json.loads((folder / SIDECAR).read_text())
-    data["packages"] *= 2
-    (folder / SIDECAR).write_text(json.dumps(data))
-    done = sandbox.run("build", "hello/1.0")
-    assert done.code == 2
-    assert f"{folder / SIDECAR} has 2 packages, conda-lock.yml has 1" in done.stderr
 
 
 def test_lock_that_was_edited_by_hand_is_told_by_both_checks(sandbox: Sandbox, folder: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from envmgr.backends.conda.client import UNSOLVABLE
-from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME
+from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME, read_lock
 from envmgr.wording import counted
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.standin.channel import Channel
@@ -40,12 +40,13 @@ def test_lock_writes_lock_and_sidecar_and_names_what_is_new(sandbox: Sandbox, ch
 
     assert done.stdout == f"demo/1: written  2 packages\n  + numpy {old}\n  + python {python}\n"
     assert sorted(p.name for p in folder.iterdir()) == [SIDECAR_NAME, LOCK_NAME, "recipe.yaml"]
-    records = {p["name"]: p for p in json.loads((folder / SIDECAR_NAME).read_bytes())["packages"]}
+    numpy = next(each for each in read_lock(folder)[0].packages if each.name == "numpy").to_json()
     (original,) = (
         r for r in channel.records.values() if f"{r['version']} {r['build']}" == old and r["name"] == "numpy"
     )
-    for field in ("depends", "md5", "sha256", "size", "timestamp", "license", "build_number"):
-        assert records["numpy"][field] == original[field]
+    for field in ("md5", "sha256", "size", "timestamp", "license"):
+        assert numpy[field] == original[field]
+    assert [*numpy["depends"]] == original["depends"]
 
 
 def test_lock_again_writes_nothing_when_nothing_changed(sandbox: Sandbox) -> None:
@@ -190,7 +191,7 @@ def test_unsolvable_specs_name_the_package_in_conflict_and_leave_their_lock(sand
 
 
 def test_virtual_package_of_the_recipe_decides_what_can_be_solved(sandbox: Sandbox) -> None:
-    folder = sandbox.recipe("demo/1", ["needs-cuda"])
+    sandbox.recipe("demo/1", ["needs-cuda"])
     done = sandbox.run("lock", "demo/1")
     assert done.code == 3
     assert "__cuda >=11.8, for which no candidates were found" in done.stderr
@@ -198,9 +199,6 @@ def test_virtual_package_of_the_recipe_decides_what_can_be_solved(sandbox: Sandb
     wanted = {"channels": ["standin"], "specs": ["needs-cuda"], "virtual_packages": {"__cuda": "12.9"}}
     sandbox.recipe("demo/1", [], input=wanted)
     sandbox.ok("lock", "demo/1")
-
-    virtual = {"__cuda": "12.9", "__glibc": "2.28", "__linux": "4.18", "__unix": "0"}
-    assert json.loads((folder / SIDECAR_NAME).read_bytes())["virtual_packages"] == virtual
 
 
 def test_name_that_no_channel_has_is_said(sandbox: Sandbox) -> None:
@@ -234,19 +232,19 @@ def test_conditions_extras_and_flags_are_rattlers(sandbox: Sandbox) -> None:
     sandbox.mirror = str(write_channel(sandbox.root / "records", records))
     sandbox.write_site()
     for specs, described, needs in (
-        (["python 3.12.*", "app"], ["app 1.0 0", "python 3.12.1 0"], {"app": ["python"]}),
+        (["python 3.12.*", "app"], ["app 1.0 0", "python 3.12.1 0"], {"app": {"python"}}),
         (
             ["python 3.10.*", "app", "lib[extras=[fast], flags=[blas:mkl]]", 'tomli[when="python >=3.12"]'],
             ["app 1.0 0", "lib 1.0 mkl", "mkl 2023 0", "python 3.10.1 0", "tomli 2.0 0"],
-            {"app": ["python", "tomli >=1"], "lib": ["python", "mkl <2024"]},
+            {"app": {"python", "tomli >=1"}, "lib": {"python", "mkl <2024"}},
         ),
         (['tomli[when="python >=3.12"]', "python 3.10.*"], ["python 3.10.1 0"], {}),
     ):
         folder = sandbox.recipe("demo/1", specs)
         sandbox.ok("lock", "demo/1")
-        packages = json.loads((folder / SIDECAR_NAME).read_bytes())["packages"]
-        assert [f"{each['name']} {each['version']} {each['build']}" for each in packages] == described
-        assert {each["name"]: each["depends"] for each in packages if "depends" in each} == needs
+        packages = read_lock(folder)[0].packages
+        assert [f"{each.name} {each.version} {each.build}" for each in packages] == described
+        assert {each.name: {*each.depends} for each in packages if each.depends} == needs
         sandbox.ok("catalog", "check", "demo/1")
         assert (
             sandbox.ok("lock", "--check", "demo/1").stdout == f"demo/1: fresh  {counted(len(described), 'packages')}\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import shutil
 import socket
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from envmgr.backends.conda.lockfile import read_lock
 from envmgr.wording import size_text
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.scenes import error_of, locked, no_processes, parts, plain, processes
@@ -431,13 +431,12 @@ def test_fetch_without_network_tells_a_reason_that_files_share_once(sandbox: San
 
     assert done.code == 3
     first, *others = sorted(
-        json.loads((sandbox.root / "recipes/many/1.0/conda-lock.records.json").read_bytes())["packages"],
-        key=lambda package: str(package["url"].rpartition("/")[2]),
+        read_lock(sandbox.root / "recipes/many/1.0")[0].packages, key=lambda package: package.file_name
     )
-    names = [str(package["url"]).rpartition("/")[2] for package in others]
+    names = [package.file_name for package in others]
     assert error_of(done, sandbox).split("\n\n")[0] == (
-        f"error[no-network]: cannot fetch {first['url']}\n"
-        f"  {first['url']}: {NO_NAME}\n"
+        f"error[no-network]: cannot fetch {first.url}\n"
+        f"  {first.url}: {NO_NAME}\n"
         f"  {', '.join(names[:3])} and {len(names) - 3} more cannot be had either, for the same reason\n"
         "  many/1.0 was not fetched\n"
         "  log: LOG"

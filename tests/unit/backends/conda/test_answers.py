@@ -14,17 +14,7 @@ from envmgr.wheels.locked import AddedWheels, LockedWheel
 
 def package(text: str, *depends: str) -> LockedPackage:
     name, version, build = text.split()
-    return LockedPackage(
-        name=name,
-        version=version,
-        build=build,
-        build_number=0,
-        subdir="linux-64",
-        url="",
-        md5="",
-        sha256="",
-        depends=depends,
-    )
+    return LockedPackage(name=name, version=version, build=build, url="", md5="", sha256="", depends=depends)
 
 
 def wheel(text: str) -> LockedWheel:
@@ -39,7 +29,7 @@ def faults(
 ) -> list[str]:
     platform = "x86_64-manylinux_2_28"
     added = AddedWheels(python="3.11.7", platform=platform, uv="", wheels=tuple(wheels)) if wheels else None
-    lock = CondaLock("linux-64", "", packages, (), {}, "", added)
+    lock = CondaLock("linux-64", "", packages, (), added)
     given = CondaInput(channels=("c",), specs=tuple(specs), pip=tuple(pip))
     return [fault.text for fault in facts_of(lock, given).own]
 

@@ -17,8 +17,6 @@ def package(text: str, *depends: str, constrains: Sequence[str] = ()) -> LockedP
         name=name,
         version=version,
         build=build,
-        build_number=0,
-        subdir="linux-64",
         url="",
         md5="",
         sha256="",
@@ -28,7 +26,7 @@ def package(text: str, *depends: str, constrains: Sequence[str] = ()) -> LockedP
 
 
 def lock(*packages: LockedPackage) -> CondaLock:
-    return CondaLock("linux-64", "", packages, (), {}, "")
+    return CondaLock("linux-64", "", packages, ())
 
 
 def wanted(*specs: str, **virtual: str) -> CondaInput:

@@ -24,9 +24,9 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.exchange import Contents, conda_platform
 from envmgr.exchange.checks import row_for
 from envmgr.system.yamlfile import dump_yaml
-from envmgr.wheels.lockfile import WHEELS_LOCK, LockedRow, LockedWheels, file_of, wheels_text
+from envmgr.wheels.lockfile import WHEELS_LOCK, LockedRow, LockedWheels, wheels_text
 from envmgr.wheels.requirements import read_requirement
-from envmgr.wheels.settings import PUBLIC, index_for, locked_url
+from envmgr.wheels.settings import PUBLIC, index_for
 from envmgr.wording import one_line
 
 if TYPE_CHECKING:
@@ -130,22 +130,13 @@ def _exact_conda(contents: Contents, entry: Entry, site: Site) -> Draft:
     wanted = CondaInput.model_validate(draft.input)
     added = None
     if contents.wheels:
-        from envmgr.wheels.locked import AddedWheels, LockedWheel
-
-        added = AddedWheels(
+        added = LockedWheels(
+            recipe=wanted.digest(),
             python=next((each.version for each in packages if each.name == PYTHON), ""),
             platform=wanted.question().platform,
-            uv="",
-            wheels=tuple(
-                LockedWheel(
-                    name=each.name,
-                    version=each.version,
-                    file=file_of(each.url or ""),
-                    sha256=each.sha256,
-                    index=index_for(each.url or "", site),
-                    url=locked_url(index_for(each.url or "", site), each.url or "", file_of(each.url or "")),
-                )
-                for each in sorted(contents.wheels, key=lambda each: each.name)
+            indexes=wanted.indexes,
+            rows=tuple(
+                row.model_copy(update={"url": None}) for row in sorted(contents.wheels, key=lambda row: row.name)
             ),
         )
     own = channels_of(site)

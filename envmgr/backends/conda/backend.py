@@ -13,14 +13,7 @@ from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult,
 from envmgr.backends.conda.cuda import cuda_of
 from envmgr.backends.conda.judging import facts_of, notes_of
 from envmgr.backends.conda.lock import MARKED, PYTHON, UNPACKED, CondaLock, LockedPackage
-from envmgr.backends.conda.lockfile import (
-    LOCK_NAME,
-    edited_by_hand,
-    lock_files,
-    lock_texts,
-    read_lock,
-    require_own_channels,
-)
+from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME, lock_texts, read_lock, require_own_channels
 from envmgr.backends.conda.models import (
     SOLVERS,
     CondaInput,
@@ -33,7 +26,7 @@ from envmgr.backends.conda.models import (
 from envmgr.catalog.entries import open_catalog
 from envmgr.catalog.gpus import short_cuda
 from envmgr.catalog.lock_rules import LockFacts
-from envmgr.catalog.locks import lock_text, stale_lock
+from envmgr.catalog.locks import lock_text, missing_lock, stale_lock
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.settings import SiteFact, mirror_faults
@@ -42,12 +35,12 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
+from envmgr.wheels.lockfile import WHEELS_LOCK
 from envmgr.wheels.settings import indexes_of
 
 if TYPE_CHECKING:
     from envmgr.downloads import Fetched, Given
     from envmgr.store.parts import Part
-    from envmgr.wheels.locked import LockedWheel
 
 ANACONDA_TERMS = "anaconda-terms"
 _ANACONDAS = re.compile(
@@ -79,13 +72,15 @@ class LoadedCondaLock(LoadedLock):
         return short_cuda(self.content.versions.get("cuda-compat")) or ""
 
     def facts(self) -> LockFacts:
-        return facts_of(self.content, self.wanted, edited_by_hand(self.folder))
+        told = f"{self.folder / LOCK_NAME} was changed after it was written: {SIDECAR_NAME} belongs to another text"
+        return facts_of(self.content, self.wanted, told if self.content.edited else "")
 
     def solve_again(self, site: Site, runner: Runner, reporter: Reporter, options: LockOptions) -> Mapping[str, str]:
         return _solve(self.wanted, site, runner, reporter, options, keep=self.content)[0].describe()
 
     def texts(self, recipe: Recipe) -> Mapping[str, str]:  # noqa: ARG002 - its own files say all
-        return {file.name: lock_text(file) for file in lock_files(self.folder)}
+        names = (LOCK_NAME, SIDECAR_NAME, *([WHEELS_LOCK] if self.content.added else []))
+        return {name: lock_text(self.folder / name) for name in names if (self.folder / name).is_file()}
 
     def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
         from envmgr.backends.conda.install import fetch_archives
@@ -96,7 +91,9 @@ class LoadedCondaLock(LoadedLock):
         found = fetch_archives(self.content, label, site, runner, reporter, given=given, dry_run=dry_run)
         if (added := self.content.added) is None:
             return found
-        wheels = fetch_wheels(added.rows, added.indexes, label, site, runner, reporter, given=given, dry_run=dry_run)
+        wheels = fetch_wheels(
+            added.rows, self.wanted.indexes, label, site, runner, reporter, given=given, dry_run=dry_run
+        )
         return Fetched((*found.files, *wheels.files))
 
     def build(self, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Built:
@@ -156,12 +153,9 @@ class CondaBackend(Backend):
         wanted = read_input(entry, recipe, CondaInput)
         if found.recipe_digest != wanted.digest():
             raise stale_lock(entry, folder / LOCK_NAME, wanted.digest(), found.recipe_digest)
-        wheels = found.added.wheels if found.added else ()
         require_own_channels(found.packages, places_of(wanted.channels, site), folder / LOCK_NAME)
-        if wheels:  # slow to load, and most locks have no wheels
-            from envmgr.wheels.answers import require_own_wheels
-
-            require_own_wheels(wheels, wanted.indexes, site, folder / LOCK_NAME)
+        if wanted.pip:
+            _require_wheels(found, wanted, entry, folder / WHEELS_LOCK)
         download, installed = _sizes(found)
         return LoadedCondaLock(
             backend=self,
@@ -172,7 +166,11 @@ class CondaBackend(Backend):
             extensions=(
                 *(f"{p.name}/{p.version}" for p in found.packages if _is_extension(p, recipe)),
                 # NVIDIA's wheels are libraries, which users do not look for.
-                *(f"{w.name}/{w.version}" for w in wheels if not w.name.startswith("nvidia-")),
+                *(
+                    f"{r.name}/{r.version}"
+                    for r in (found.added.rows if found.added else ())
+                    if not r.name.startswith("nvidia-")
+                ),
             ),
             python=PYTHON in found.versions,
             python_version=found.versions.get(PYTHON),
@@ -240,21 +238,26 @@ def _solve(
 
 def _sizes(lock: CondaLock) -> tuple[int | None, int | None]:
     """Return the bytes of a lock's downloads and of its install; None if the lock lacks the size of a file."""
-    packages = _bytes(lock.packages)
-    if packages is None or lock.added is None:
-        return packages, None if packages is None else packages * UNPACKED
     from envmgr.wheels.locked import WHEEL_UNPACKED
 
-    wheels = _bytes(lock.added.wheels)
-    if wheels is None:
+    wheels = 0 if lock.added is None else lock.added.size
+    sizes = [each.size for each in lock.packages if each.size]
+    if wheels is None or len(sizes) < len(lock.packages):
         return None, None
-    return packages + wheels, packages * UNPACKED + wheels * WHEEL_UNPACKED
+    return sum(sizes) + wheels, sum(sizes) * UNPACKED + wheels * WHEEL_UNPACKED
 
 
-def _bytes(files: Sequence[LockedPackage | LockedWheel]) -> int | None:
-    """Return the total size of the files; None if the lock lacks one."""
-    sizes = [each.size for each in files if each.size]
-    return sum(sizes) if len(sizes) == len(files) else None
+def _require_wheels(lock: CondaLock, wanted: CondaInput, entry: Entry, path: Path) -> None:
+    """Raise EnvmgrError `lock-missing`, `lock-stale` if the lock has not the wheels that the recipe asks for, and
+    InputError `lock-foreign` for one from a place that it does not name.
+    """
+    if lock.added is None and not path.exists():
+        raise missing_lock(path)
+    if lock.added is None or lock.added.python != lock.versions.get(PYTHON):
+        raise stale_lock(entry, path, wanted.digest(), "")
+    from envmgr.wheels.answers import require_asked_urls  # slow to load, and most locks have no wheels
+
+    require_asked_urls(lock.added, wanted.pip, path)
 
 
 def _require_one_meaning(wanted: CondaInput, places: Mapping[str, str]) -> None:

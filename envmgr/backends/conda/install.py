@@ -9,7 +9,6 @@ import json
 from collections.abc import Collection
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from envmgr.backends.conda.activate import capture_activation
 from envmgr.backends.conda.client import ADDER, INSTALLER, failure_for, failure_of_added
@@ -27,9 +26,6 @@ from envmgr.system.child import call_worker
 from envmgr.system.run import Runner
 from envmgr.wheels.settings import wheel_cache
 
-if TYPE_CHECKING:
-    from envmgr.wheels.locked import AddedWheels
-
 
 def install_packages(
     lock: CondaLock, wanted: CondaInput, install: Install, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
@@ -41,11 +37,12 @@ def install_packages(
     has_python = PYTHON in lock.versions and (install.layout or 0) >= MARKED
     with staged_install(install, site, marks=has_python) as staged:
         package_cache(install.prefix).mkdir(parents=True, exist_ok=True)
+        label, wheels = str(install.entry), dict[str, Path]()
         if lock.added is not None:
             from envmgr.wheels.fetch import fetch_wheels  # slow to load, and most locks have no wheels
 
-            fetch_wheels(lock.added.rows, lock.added.indexes, str(install.entry), site, runner, reporter, given={})
-        label = str(install.entry)
+            rows = lock.added.rows
+            wheels = dict(fetch_wheels(rows, wanted.indexes, label, site, runner, reporter, given={}).paths)
         fetched = _bring(lock, label, site, runner, reporter, given={}, copy=False, unpacked=UNPACKED)
         with ExitStack() as stack:
             bars = WorkerBars(label, reporter, stack, work=("link", "packages", len(lock.packages)))
@@ -54,7 +51,7 @@ def install_packages(
             call_worker(INSTALLER, request, runner, reporter, failure=failure, on_event=bars.on_event)
         staged.promised |= promised_files(staged.folder)
         if lock.added is not None:
-            staged.promised |= _add_wheels(lock.added, wanted, install, runner, reporter, jobs=jobs)
+            staged.promised |= _add_wheels(lock, wheels.values(), wanted, install, runner, reporter, jobs=jobs)
         staged.land()  # activation scripts run at the final path
         facts = _facts(install.path, lock, runner, reporter)
     return facts, staged.promised
@@ -115,25 +112,34 @@ def _request(lock: CondaLock, install: Install, fetched: Fetched, jobs: int) -> 
 
 
 def _add_wheels(
-    added: AddedWheels, wanted: CondaInput, install: Install, runner: Runner, reporter: Reporter, *, jobs: int
+    lock: CondaLock,
+    wheels: Collection[Path],
+    wanted: CondaInput,
+    install: Install,
+    runner: Runner,
+    reporter: Reporter,
+    *,
+    jobs: int,
 ) -> dict[str, str]:
     """Add the wheels to the staging folder, which has conda's packages. Return path -> sha256 as the wheels
     promise it.
     """
-    cache = wheel_cache(install.prefix)
+    from envmgr.backends.conda.pip import promised_distributions  # slow to load, and most locks have no wheels
+
+    promised = promised_distributions(lock.packages)
     request = {
-        "wheels": [str(cache / wheel.sha256 / wheel.file) for wheel in added.wheels],
+        "wheels": [str(path) for path in sorted(wheels, key=lambda path: path.name)],
         "staging": str(install.staging),
         "final": str(install.path),
-        "python": added.python,
+        "python": lock.versions[PYTHON],
         "entry": str(install.entry),
         "question": wanted.question().model_dump(),
-        "assumed": dict(added.assumed),
-        "cache": str(cache),
+        "promised": {name: " ".join(brings) for name, brings in promised.items()},
+        "cache": str(wheel_cache(install.prefix)),
         "jobs": jobs,
     }
-    label, count = str(install.entry), len(added.wheels)
-    return promised_by_worker(ADDER, request, count, label, runner, reporter, failure=failure_of_added)
+    label = str(install.entry)
+    return promised_by_worker(ADDER, request, len(wheels), label, runner, reporter, failure=failure_of_added)
 
 
 def _facts(root: Path, lock: CondaLock, runner: Runner, reporter: Reporter) -> InstallFacts:

@@ -46,7 +46,7 @@ def facts_of(lock: CondaLock, wanted: CondaInput, edited: str = "") -> LockFacts
     own = conda_majors(lock.packages, named_packages(wanted))
     majors = {major: list(names) for major, names in own.items()}
     glibc = None
-    if lock.added is not None:  # few locks have wheels, and what reads them loads slowly
+    if lock.added is not None and lock.added.rows:  # few locks have wheels, and what reads them loads slowly
         from envmgr.wheels.target import cuda_majors, glibc_of
 
         for major, names in cuda_majors(lock.added.versions).items():
@@ -146,8 +146,9 @@ def _unmet(lock: CondaLock, wanted: CondaInput) -> Iterator[LockFault]:
     names = {name.lower() for name in (*lock.versions, *wanted.all_virtual_packages())}
     yield from (unanswered(spec, "") for spec in wanted.specs if name_of(spec) not in names and "when=" not in spec)
     if wanted.pip:  # few recipes ask for wheels: what reads their requirements loads slowly
-        from envmgr.backends.conda.pip import brought_by
+        from envmgr.backends.conda.pip import promised_distributions
         from envmgr.wheels.answers import unmet_requirements
 
-        versions = brought_by(lock) | (lock.added.versions if lock.added else {})
+        versions = {name: version for name, (_, version) in promised_distributions(lock.packages).items()}
+        versions |= lock.added.versions if lock.added else {}
         yield from unmet_requirements(wanted.pip, versions, lock.versions.get(PYTHON, ""), wanted.question().platform)

@@ -17,7 +17,7 @@ from envmgr.errors import InputError
 from envmgr.wording import one_line
 
 if TYPE_CHECKING:
-    from envmgr.wheels.locked import AddedWheels
+    from envmgr.wheels.lockfile import LockedWheels
 
 PYTHON = "python"  # the package that brings `bin/python`, also for PyPy in conda-forge
 # Layouts of an install. 1: the packages, compiled, read-only. 2: a Python has the mark of `system/pythons.py`; installs
@@ -101,13 +101,16 @@ class ChannelSource:
 
 @dataclass(frozen=True, slots=True)
 class CondaLock:
-    """A solved environment for one platform, packages sorted by name."""
+    """A solved environment for one platform, packages sorted by name. `added` are the wheels beside them; `edited` says
+    that its text is another than the one that was written.
+    """
 
     platform: str
     recipe_digest: str
     packages: tuple[LockedPackage, ...]
     channels: tuple[ChannelSource, ...]
-    added: AddedWheels | None = None
+    added: LockedWheels | None = None
+    edited: bool = False
 
     @property
     def versions(self) -> dict[str, str]:
@@ -116,12 +119,12 @@ class CondaLock:
     def identity(self) -> object:
         """Return what decides an install's bytes: content hashes, and the URLs and needs that conda-meta records."""
         packages = [[p.url, p.sha256, *p.depends] for p in self.packages]
-        if self.added is None or not self.added.wheels:  # conda's packages are all that `pip` asks for
+        if self.added is None or not self.added.rows:  # conda's packages are all that `pip` asks for
             return packages
         return {"packages": packages, "wheels": self.added.identity()}
 
     def describe(self) -> dict[str, str]:
-        """Return name -> `version build`, or `version tags` for a wheel.
+        """Return name -> `version build`; for a wheel, its version and the first digits of its sha256.
 
         A wheel with the name of a conda package is listed as `name (pip)`.
         """

@@ -1,4 +1,6 @@
-"""The text of a lock: conda-lock.yml (v1) and its sidecar. Source: conda-lock 4, `lockfile/v1/models.py`.
+"""The text of a lock: conda-lock.yml (v1), its sidecar, and wheels.lock if there are wheels beside the packages.
+
+Source: conda-lock 4, `lockfile/v1/models.py`.
 
 The YAML file is the lock, for envmgr and for conda-lock, micromamba and pixi. The sidecar has what its format cannot
 hold of the channels' records; it is used only while it belongs to the same YAML.
@@ -6,9 +8,11 @@ hold of the channels' records; it is used only while it belongs to the same YAML
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +22,11 @@ from pydantic import Field, ValidationError
 
 from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage, is_sha256, row_parts, unhashed
 from envmgr.catalog.locks import foreign_lock, lock_json, lock_text
-from envmgr.errors import EnvmgrError, InputError
+from envmgr.errors import InputError
 from envmgr.system.files import pretty_json, sha256_bytes
 from envmgr.system.models import FrozenModel, require_format
 from envmgr.system.yamlfile import dump_yaml, parse_yaml
+from envmgr.wheels.lockfile import WHEELS_LOCK, read_wheels, wheels_text
 from envmgr.wording import one_line
 
 LOCK_NAME = "conda-lock.yml"
@@ -45,7 +50,6 @@ class _Sidecar(FrozenModel):
     schema_: int = Field(default=_FORMAT, alias="schema")
     lock_sha256: str
     packages: Mapping[str, _Record]
-    added: Any = None
 
 
 def require_own_channels(packages: Sequence[LockedPackage], allowed: Collection[str], lock: Path) -> None:
@@ -74,9 +78,8 @@ def lock_texts(lock: CondaLock) -> dict[str, str]:
         "lock_sha256": sha256_bytes(text.encode()),
         "packages": {name: record for name, record in records.items() if record},
     }
-    if lock.added is not None:
-        sidecar["added"] = lock.added.model_dump(mode="json", exclude_none=True)
-    return {SIDECAR_NAME: pretty_json(sidecar), LOCK_NAME: text}
+    wheels = {} if lock.added is None else {WHEELS_LOCK: wheels_text(lock.added)}
+    return {**wheels, SIDECAR_NAME: pretty_json(sidecar), LOCK_NAME: text}
 
 
 def read_lock(folder: Path) -> tuple[CondaLock, str]:
@@ -85,64 +88,43 @@ def read_lock(folder: Path) -> tuple[CondaLock, str]:
     Raises:
         EnvmgrError: `lock-missing`; InputError: `lock-invalid`, `lock-unhashed` with file, line and package.
     """
-    text = lock_text(folder / LOCK_NAME)
-    try:
+    text, wheels, sidecar = lock_text(folder / LOCK_NAME), "", None
+    if os.path.lexists(folder / WHEELS_LOCK):
+        wheels = lock_text(folder / WHEELS_LOCK)
+    with suppress(FileNotFoundError):
         sidecar = lock_json(folder / SIDECAR_NAME)
-    except FileNotFoundError:
-        sidecar = None
-    return lock_of(text, sidecar, folder), sha256_bytes(text.encode())
+    lock = lock_of(text, sidecar, wheels, folder)
+    return lock, sha256_bytes((text if lock.added is None else text + wheels).encode())
 
 
-def lock_of(text: str, sidecar: Any, folder: Path) -> CondaLock:
-    """Return the lock that the two files say; a sidecar of another text counts for nothing. `folder` is where they lie,
-    for messages.
+def lock_of(text: str, sidecar: Any, wheels: str, folder: Path) -> CondaLock:
+    """Return the lock that its files say. A sidecar of another text counts for nothing, nor do wheels of another recipe.
+    `folder` is where the files are, for messages.
 
     Raises:
         EnvmgrError: `format-unknown`; InputError: `lock-invalid`, `lock-unhashed`.
     """
-    path = folder / LOCK_NAME
+    path, beside = folder / LOCK_NAME, folder / SIDECAR_NAME
     lock = _from_yaml(path, text, parse_yaml(text, path))
-    for package in lock.packages:
-        if not is_sha256(package.sha256):  # it would be linked unchecked (invariant 5)
-            hint = "lock again from a channel whose repodata has sha256 sums"
-            raise unhashed(f"{package.name} {package.version}", package.url, path, text, hint)
-    if not isinstance(sidecar, dict):
-        return lock
-    require_format(sidecar, _FORMAT, folder / SIDECAR_NAME)
-    if sidecar.get("lock_sha256") != sha256_bytes(text.encode()):
-        return lock
-    try:
-        read = _Sidecar.model_validate(sidecar)
-        known = read.packages
-        packages = [replace(p, **known[p.name].model_dump()) if p.name in known else p for p in lock.packages]
-        if lock.added is not None and read.added is not None:
-            from envmgr.wheels.locked import AddedWheels
+    if isinstance(sidecar, dict):
+        require_format(sidecar, _FORMAT, beside)
+        if sidecar.get("lock_sha256") == sha256_bytes(text.encode()):
+            lock = replace(lock, packages=tuple(_with_records(lock.packages, sidecar, beside)))
+        else:
+            lock = replace(lock, edited=True)
+    if wheels:
+        added = read_wheels(wheels, folder / WHEELS_LOCK)[0]
+        lock = replace(lock, added=added if added.recipe == lock.recipe_digest else None)
+    return lock
 
-            lock = replace(lock, added=AddedWheels.model_validate(read.added))
+
+def _with_records(packages: Iterable[LockedPackage], sidecar: Any, path: Path) -> list[LockedPackage]:
+    try:
+        known = _Sidecar.model_validate(sidecar).packages
+        return [replace(p, **known[p.name].model_dump()) if p.name in known else p for p in packages]
     except (ValidationError, TypeError) as error:
-        fault = f"{folder / SIDECAR_NAME} lacks or misnames a field"
+        fault = f"{path} lacks or misnames a field"
         raise InputError("lock-invalid", fault, context=one_line(error)) from None
-    return replace(lock, packages=tuple(packages))
-
-
-def lock_files(folder: Path) -> list[Path]:
-    """Return the files of the lock that are there."""
-    return [path for name in (LOCK_NAME, SIDECAR_NAME) if (path := folder / name).is_file()]
-
-
-def edited_by_hand(folder: Path) -> str:
-    """Return the reason why a lock differs from what `envmgr lock` wrote; empty if it does not.
-
-    It differs if its sidecar belongs to another text.
-    """
-    sidecar = folder / SIDECAR_NAME
-    try:
-        recorded = lock_json(sidecar).get("lock_sha256")
-    except (OSError, EnvmgrError, AttributeError):
-        return ""  # without a sidecar the lock stands for itself
-    if recorded == sha256_bytes(lock_text(folder / LOCK_NAME).encode()):
-        return ""
-    return f"{folder / LOCK_NAME} was changed after it was written: {SIDECAR_NAME} belongs to another text"
 
 
 def document_of(lock: CondaLock) -> dict[str, Any]:
@@ -175,17 +157,8 @@ def document_of(lock: CondaLock) -> dict[str, Any]:
                 "optional": False,
             }
             for p in sorted(lock.packages, key=lambda p: p.name)
-        ]
-        + _pip_items(lock),
+        ],
     }
-
-
-def _pip_items(lock: CondaLock) -> list[dict[str, Any]]:
-    if lock.added is None:
-        return []
-    from envmgr.backends.conda.pip import item_of
-
-    return [item_of(wheel, lock.platform, lock.added) for wheel in lock.added.wheels]
 
 
 def _dependencies(depends: Iterable[str]) -> dict[str, str]:
@@ -220,39 +193,38 @@ def _from_yaml(path: Path, text: str, data: Any) -> CondaLock:
     platforms = _get(metadata, "platforms", list, f"{path}: metadata")
     if len(platforms) != 1:
         raise InputError("lock-invalid", f"{path}: one platform is expected", context=f"platforms: {platforms}")
-    packages, wheels = [], []
+    packages = []
     for index, item in enumerate(_get(data, "package", list, str(path))):
         where = f"{path}: package[{index}]"
         if not isinstance(item, dict):
             raise InputError("lock-invalid", f"{where} is not a mapping")
         name, manager, platform = str(item.get("name")), item.get("manager"), item.get("platform")
-        if manager not in ("conda", "pip"):
-            raise InputError("lock-invalid", f"{where}: manager `{manager}` is not supported", context=name)
+        if manager != "conda":
+            hint = "`pip` in recipe.yaml asks for wheels, and `envmgr lock` writes them into wheels.lock" * (
+                manager == "pip"
+            )
+            fault = f"{where}: manager `{manager}` is not supported"
+            raise InputError("lock-invalid", fault, context=name, hint=hint)
         if platform != platforms[0]:
             fault = f"{where}: platform `{platform}` in a lock for {platforms[0]}"
             raise InputError("lock-invalid", fault, context=name)
-        if manager == "conda":
-            try:
-                packages.append(package_of(item, where))
-            except TypeError as error:
-                raise InputError("lock-invalid", f"{where}: {error}") from None
-        else:
-            wheels.append((where, item))
+        try:
+            package = package_of(item, where)
+        except TypeError as error:
+            raise InputError("lock-invalid", f"{where}: {error}") from None
+        if not is_sha256(package.sha256):  # it would be linked unchecked (invariant 5)
+            hint = "lock again from a channel whose repodata has sha256 sums"
+            raise unhashed(f"{name} {package.version}", package.url, path, text, hint)
+        packages.append(package)
     names = [p.name for p in packages]
     if twice := sorted(n for n, times in Counter(names).items() if times > 1):
         raise InputError("lock-invalid", f"{path}: {twice[0]} is locked twice", context=", ".join(twice))
-    added = None
-    if wheels:
-        from envmgr.backends.conda.pip import read_items
-
-        added = read_items(wheels, path, text, packages)
     custom = metadata.get("custom_metadata") or {}
     return CondaLock(
         platform=str(platforms[0]),
         recipe_digest=str(custom.get("envmgr_recipe_digest", "")),
         packages=tuple(sorted(packages, key=lambda p: p.name)),
         channels=tuple(ChannelSource(str(c.get("url")), str(c.get("url"))) for c in metadata.get("channels", [])),
-        added=added,
     )
 
 

@@ -10,13 +10,15 @@ from envmgr.backends.conda.lock import name_of
 from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME, lock_of
 from envmgr.errors import InputError
 from envmgr.store.parts import Part
+from envmgr.wheels.lockfile import WHEELS_LOCK
 from envmgr.wheels.parts import wheel_parts
 
 
 def parts_of(texts: Mapping[str, str]) -> Iterator[Part]:
     """Yield the packages, and the wheels that are added to them. Raise ValueError for texts that are no such lock."""
     try:
-        lock = lock_of(texts[LOCK_NAME], json.loads(texts.get(SIDECAR_NAME, "null")), Path())
+        sidecar = json.loads(texts.get(SIDECAR_NAME, "null"))
+        lock = lock_of(texts[LOCK_NAME], sidecar, texts.get(WHEELS_LOCK, ""), Path())
     except InputError as error:
         raise ValueError(error.message) from None
     for package in lock.packages:
@@ -39,4 +41,4 @@ def parts_of(texts: Mapping[str, str]) -> Iterator[Part]:
             },
         )
     if lock.added is not None:
-        yield from wheel_parts(lock.added.wheels)
+        yield from wheel_parts(lock.added.rows)

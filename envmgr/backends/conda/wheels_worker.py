@@ -39,9 +39,8 @@ class Taken(Exception):  # noqa: N818 - the name states the fault
 
 
 class Lacking(Exception):  # noqa: N818 - the name states the fault
-    """Conda's packages do not bring what the lock assumes.
-
-    `details` has `what`, `package`, and the `lines` of what needs it.
+    """A package of conda does not bring what its name promises. `details` has `what`, `package`, and the `lines` of what
+    needs it.
     """
 
     def __init__(self, what: str, package: str, lines: Sequence[str]) -> None:
@@ -52,7 +51,7 @@ class Lacking(Exception):  # noqa: N818 - the name states the fault
 def add(request: Mapping[str, Any]) -> None:
     """Add the wheels to `staging`, with `final` written into the files, for the Python `python` (a version).
 
-    `question` is the recipe's; `assumed` maps a distribution to the conda package that should bring it.
+    `question` is the recipe's; `promised` maps a distribution to the conda package that should bring it, by its name.
 
     Raises:
         Taken; Lacking; Overlap; BadWheel; ChildProcessError: see `compile_python`.
@@ -63,7 +62,7 @@ def add(request: Mapping[str, Any]) -> None:
     packages = staging / "lib" / f"python{minor}" / "site-packages"
     there = installed_distributions(packages)
     refuse_taken(wheels, there, staging)
-    refuse_lacking(wheels, there, request["assumed"], Question.model_validate(request["question"]), python)
+    refuse_lacking(wheels, there, request["promised"], Question.model_validate(request["question"]), python)
     expected = promised(wheels, minor)
     refuse_taken_paths(expected, wheels, staging, minor)
     for folder in expected.folders:  # by one process: the unpacking processes would race for them
@@ -132,24 +131,23 @@ def _is_no_folder(staging: Path, folder: str) -> bool:
 
 
 def refuse_lacking(
-    wheels: Sequence[Path], there: Installed, assumed: Mapping[str, str], wanted: Question, python: str
+    wheels: Sequence[Path], there: Installed, brought: Mapping[str, str], wanted: Question, python: str
 ) -> None:
-    """Require every distribution that the lock assumes, in a version that meets the recipe and the wheels: conda's
-    packages are only known by their names before.
+    """Require each distribution that conda's packages should bring, and that the recipe or a wheel needs, in a version
+    that meets them: the packages are only known by their names before.
     """
-    versions = {name: version for name, (version, _) in there.items()}
-    asking = [("the recipe", wanted.requirements)]
-    asking += [(f"{head.name} {head.version}", head.requires) for head in map(metadata_in, wheels)]
-    for name, package in assumed.items():
+    heads = [metadata_in(wheel) for wheel in wheels]
+    versions = {head.name: head.version for head in heads} | {name: version for name, (version, _) in there.items()}
+    asking = [("the recipe", wanted.requirements), *((f"{head.name} {head.version}", head.requires) for head in heads)]
+    for name, package in brought.items():
         lines = [
             fault.text
             for asker, rows in asking
             for fault in unmet_requirements(named(name, rows), versions, python, wanted.platform, asker)
         ]
-        if name not in versions:
-            raise Lacking(name, package, lines)
         if lines:
-            raise Lacking(f"it brings {name} {versions[name]}", package, lines)
+            what = f"it brings {name} {versions[name]}" if name in versions else name
+            raise Lacking(what, package, lines)
 
 
 def _records(staging: Path) -> Iterator[dict[str, Any]]:

@@ -1,18 +1,18 @@
-"""`pip:` beside `specs:` of a conda recipe: what conda brings is a constraint, and the lock is one that conda-lock reads."""
+"""`pip:` beside `specs:` of a conda recipe: what conda brings is a constraint, and the wheels have a lock of their own."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-import sys
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from envmgr.backends.conda.solve import find_conda_lock
+from envmgr.backends.conda.lockfile import read_lock
+from envmgr.wheels.lockfile import WHEELS_LOCK, LockedRow, read_wheels
 from tests.helpers.sandbox import PYTHON, Sandbox
 from tests.helpers.wheel_scene import WheelBox, make_wheel_box
 
@@ -25,43 +25,58 @@ def scene(sandbox: Sandbox) -> WheelBox:
     return make_wheel_box(sandbox)
 
 
-def items(folder: Path) -> dict[str, dict[str, Any]]:
-    """The items with `manager: pip` by name."""
-    data = yaml.safe_load((folder / "conda-lock.yml").read_text())
-    return {item["name"]: item for item in data["package"] if item["manager"] == "pip"}
+def rows(folder: Path) -> dict[str, LockedRow]:
+    """The rows of the wheels by name."""
+    return {row.name: row for row in read_wheels((folder / WHEELS_LOCK).read_text(), "it")[0].rows}
 
 
-def test_wheels_are_items_of_the_lock_and_what_conda_has_is_not_among_them(scene: WheelBox) -> None:
-    wheel = scene.house.wheel("one", requires=["six>=1.10", "two; python_version>='3'", "three; sys_platform=='win32'"])
-    scene.house.wheel("two", requires=["packaging"])
+def sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def test_wheels_have_a_lock_beside_condas_and_what_conda_has_is_not_in_it(scene: WheelBox) -> None:
+    one = scene.house.wheel("one", requires=["six>=1.10", "two; python_version>='3'", "three; sys_platform=='win32'"])
+    two = scene.house.wheel("two", requires=["packaging"])
     scene.house.wheel("six", "1.99")
     scene.house.wheel("packaging", "24.2", requires=["never"])  # as the index has it; conda's needs nothing of an index
     folder = scene.conda(ENTRY, SPECS, "one")
     done = scene.box.ok("lock", ENTRY)
-    found = items(folder)
-    assert sorted(found) == ["one", "two"]
-    assert found["one"] == {
-        "name": "one",
-        "version": "1.0",
-        "manager": "pip",
-        "platform": "linux-64",
-        "dependencies": {"six": ">=1.10", "two": "*"},
-        "url": "index:house/one-1.0-py3-none-any.whl",
-        "hash": {"sha256": hashlib.sha256(wheel.read_bytes()).hexdigest()},
-        "category": "main",
-        "optional": False,
-    }
+    digest = read_lock(folder)[0].recipe_digest
+    python = next(p.version for p in read_lock(folder)[0].packages if p.name == "python")
+    text = (folder / WHEELS_LOCK).read_text()
+    assert (
+        text
+        == f"""\
+# Written by envmgr; pip and uv read it. Lock again instead of editing.
+# recipe: {digest}
+# python: {python}
+# platform: x86_64-manylinux_2_28
+# indexes: house
+# files: 2, {one.stat().st_size + two.stat().st_size} bytes
+one==1.0 --hash=sha256:{sha256(one)}
+two==1.0 --hash=sha256:{sha256(two)}
+"""
+    )
+    assert "one" not in {item["name"] for item in yaml.safe_load((folder / "conda-lock.yml").read_text())["package"]}
     note = "wheels need what these packages of conda should bring: packaging 24.2, six 1.17.0; the build fails"
     assert note in " ".join((done.stdout + done.stderr).split())
-    sidecar = json.loads((folder / "conda-lock.records.json").read_text())["added"]
-    assert sidecar["assumed"] == {"packaging": "packaging 24.2", "six": "six 1.17.0"}
-    assert (sidecar["platform"], sidecar["wheels"][0]["index"]) == ("x86_64-manylinux_2_28", "house")
-    assert scene.house.simple.as_uri() not in (folder / "conda-lock.yml").read_text()
-    text = (folder / "conda-lock.yml").read_text()
-    scene.box.ok("lock", ENTRY)
-    assert (folder / "conda-lock.yml").read_text() == text
+    assert scene.box.ok("lock", ENTRY).stdout.startswith(f"{ENTRY}: unchanged ")
     assert scene.box.run("lock", "--check", ENTRY).code == 0
-    assert scene.box.ok("show", ENTRY, "--format", "json").data["packages"]["one"] == "1.0 py3-none-any"
+    assert scene.box.ok("show", ENTRY, "--format", "json").data["packages"]["one"] == f"1.0 {sha256(one)[:8]}"
+
+
+def test_lock_whose_wheels_are_missing_or_of_another_recipe_is_not_used(scene: WheelBox) -> None:
+    scene.house.wheel("one")
+    folder = scene.conda(ENTRY, SPECS, "one")
+    scene.box.ok("lock", ENTRY)
+    lock = folder / WHEELS_LOCK
+    text = lock.read_text()
+    lock.unlink()
+    assert scene.refused("build", ENTRY).stderr.startswith(f"error[lock-missing]: {ENTRY} has no lock\n  {lock}\n")
+    for line in ("recipe", "python"):
+        lock.write_text(re.sub(f"# {line}: .", f"# {line}: 4", text))
+        told = scene.refused("build", ENTRY).stderr
+        assert told.startswith(f"error[lock-stale]: {lock} does not match recipe.yaml\n"), told
 
 
 def test_what_conda_has_and_wheels_need_otherwise_is_uvs_conflict(scene: WheelBox) -> None:
@@ -76,17 +91,19 @@ def test_what_conda_has_and_wheels_need_otherwise_is_uvs_conflict(scene: WheelBo
 
 def test_wheels_are_for_the_glibc_of_the_recipe_and_never_of_this_host(scene: WheelBox) -> None:
     minor = f"cp{PYTHON.replace('.', '')}"
-    for tag in ("manylinux_2_34_x86_64", "manylinux_2_28_x86_64", "manylinux_2_17_x86_64"):
-        scene.house.wheel("chosen", tag=f"{minor}-{minor}-{tag}")
+    sums = {
+        tag: sha256(scene.house.wheel("chosen", tag=f"{minor}-{minor}-manylinux_{tag}_x86_64"))
+        for tag in ("2_34", "2_28", "2_17")
+    }
     for glibc, tag in (("2.17", "2_17"), ("2.27", "2_17"), ("2.28", "2_28"), ("2.34", "2_34"), ("2.45 0", "2_34")):
         folder = scene.conda(ENTRY, SPECS, "chosen", virtual_packages={"__glibc": glibc})
         scene.box.ok("lock", ENTRY)
-        assert items(folder)["chosen"]["url"].endswith(f"-manylinux_{tag}_x86_64.whl"), glibc
+        assert rows(folder)["chosen"].sha256 == sums[tag], glibc
 
 
 def test_extra_of_what_conda_has_is_told(scene: WheelBox) -> None:
-    scene.house.wheel("one", requires=["six[more]"])
-    scene.conda(ENTRY, SPECS, "one")
+    scene.house.wheel("one")
+    scene.conda(ENTRY, SPECS, "one", "six[more]")
     done = scene.box.ok("lock", ENTRY)
     assert (
         "six is conda's, and what its extra `more` needs is not added: name that in `pip`" in done.stdout + done.stderr
@@ -99,7 +116,7 @@ def test_date_holds_for_wheels_and_not_for_what_conda_has(scene: WheelBox) -> No
     folder = scene.conda(ENTRY, SPECS, "one", exclude_newer="2025-01-01")
     with scene.served():
         scene.box.ok("lock", ENTRY)
-    assert items(folder)["one"]["version"] == "1.0"
+    assert rows(folder)["one"].version == "1.0"
 
 
 @pytest.mark.parametrize(
@@ -139,10 +156,10 @@ def test_place_of_an_index_once(scene: WheelBox) -> None:
     scene.house.wheel("one")
     folder = scene.conda(ENTRY, SPECS, "one")
     scene.box.ok("lock", ENTRY)
-    text = (folder / "conda-lock.yml").read_text()
+    text = (folder / WHEELS_LOCK).read_text()
     scene.index(house="http://127.0.0.1:9/simple")
     scene.box.ok("lock", ENTRY, "--index", f"house={scene.house.files}")
-    assert (folder / "conda-lock.yml").read_text() == text
+    assert (folder / WHEELS_LOCK).read_text() == text
     scene.box.settings["channels"] = {"house": {"url": "http://channel.invalid/standin", "mirrors": [scene.box.mirror]}}
     scene.index(house=scene.house.simple.as_uri())
     scene.conda(ENTRY, SPECS, "one", channels=["house"])
@@ -163,56 +180,14 @@ def test_needs_of_a_node_follow_from_the_wheels(scene: WheelBox) -> None:
     folder = scene.conda(ENTRY, SPECS, "nvidia-cuda-runtime-cu12")
     assert "which needs a driver >= 525.60.13" in scene.refused("lock", ENTRY).stderr
     recipe = json.loads((folder / "recipe.yaml").read_text())
-    needs = {"nvidia_driver": "525.60.13", "glibc": "2.17"}
-    (folder / "recipe.yaml").write_text(json.dumps({**recipe, "requires": needs}))
-    scene.box.ok("lock", ENTRY)
+    needs = {"nvidia_driver": "525.60.13", "glibc": "2.28"}
     for requires, fault in (
-        ({"nvidia_driver": "470.1"}, "requires.nvidia_driver: CUDA 12.1 needs >= 525.60.13"),
-        ({"nvidia_driver": "525.60.13", "glibc": "2.12"}, "requires.glibc: the wheels need >= 2.17"),
-        ({"nvidia_driver": "525.60.13", "glibc": "2.17"}, ""),
+        (needs, ""),
+        ({**needs, "nvidia_driver": "470.1"}, "requires.nvidia_driver: CUDA 12.1 needs >= 525.60.13"),
+        ({**needs, "glibc": "2.17"}, "requires.glibc: the wheels need >= 2.28"),
     ):
         (folder / "recipe.yaml").write_text(json.dumps({**recipe, "requires": requires}))
+        locked = scene.box.run("lock", ENTRY)
+        assert (locked.code, fault in locked.stderr) == (2 if fault else 0, True), locked.stderr
         checked = scene.box.run("lock", "--check", ENTRY)
         assert (checked.code, fault in checked.stdout) == (1 if fault else 0, True), checked.stdout
-
-
-# conda-lock's own parser; its models are v2 after that.
-PARSE = """\
-import json, pathlib, sys
-from conda_lock.lockfile import parse_conda_lock_file
-found = parse_conda_lock_file(pathlib.Path(sys.argv[1]))
-print(json.dumps([[p.manager, p.name, p.version, p.url, p.hash.sha256, sorted(p.dependencies)] for p in found.package]))
-"""
-
-
-def test_conda_lock_reads_and_renders_it(scene: WheelBox, tmp_path: Path) -> None:
-    scene.house.wheel("one", requires=["two", "six"])
-    scene.house.wheel("two")
-    folder = scene.conda(ENTRY, SPECS, "one")
-    scene.box.ok("lock", ENTRY)
-    lock = folder / "conda-lock.yml"
-    told = subprocess.run([sys.executable, "-c", PARSE, lock], capture_output=True, text=True, check=True).stdout
-    found = [row for row in json.loads(told) if row[0] == "pip"]
-    own = items(folder)
-    assert found == [
-        ["pip", name, "1.0", own[name]["url"], own[name]["hash"]["sha256"], needs]
-        for name, needs in (("two", []), ("one", ["six", "two"]))
-    ]
-    subprocess.run(
-        [find_conda_lock(), "render", "--kind", "env", "-p", "linux-64", lock],
-        cwd=tmp_path,
-        check=True,
-        capture_output=True,
-    )
-    rendered = yaml.safe_load((tmp_path / "conda-linux-64.lock.yml").read_text())
-    assert rendered["dependencies"][-1] == {
-        "pip": [f"{name} == 1.0 --hash=sha256:{own[name]['hash']['sha256']}" for name in ("one", "two")]
-    }
-    subprocess.run(
-        [find_conda_lock(), "render", "--kind", "explicit", "-p", "linux-64", lock],
-        cwd=tmp_path,
-        check=True,
-        capture_output=True,
-    )
-    explicit = (tmp_path / "conda-linux-64.lock").read_text().splitlines()
-    assert f"# pip one @ {own['one']['url']}#sha256={own['one']['hash']['sha256']}" in explicit

@@ -94,10 +94,10 @@ def test_wheels_beside_conda_that_a_solver_would_not_choose(scene: WheelBox) -> 
 
     def change(lock: CondaLock) -> CondaLock:
         assert lock.added is not None
-        return dataclasses.replace(lock, added=lock.added.model_copy(update={"wheels": lock.added.wheels[:1]}))
+        return dataclasses.replace(lock, added=lock.added.model_copy(update={"rows": lock.added.rows[:1]}))
 
     forge_conda(folder, change)
-    assert "  + beta 2.0 py3-none-any\n" in checked(scene.box)
+    assert "  + beta 2.0 " in checked(scene.box)
 
 
 def conda_entry(box: Sandbox, *specs: str) -> Path:

@@ -9,7 +9,7 @@ import pytest
 from envmgr.backends.conda.judging import facts_of
 from envmgr.backends.conda.lock import CondaLock, LockedPackage
 from envmgr.backends.conda.models import CondaInput
-from envmgr.wheels.locked import AddedWheels, LockedWheel
+from envmgr.wheels.lockfile import LockedRow, LockedWheels
 
 
 def package(text: str, *depends: str) -> LockedPackage:
@@ -17,18 +17,16 @@ def package(text: str, *depends: str) -> LockedPackage:
     return LockedPackage(name=name, version=version, build=build, url="", md5="", sha256="", depends=depends)
 
 
-def wheel(text: str) -> LockedWheel:
+def wheel(text: str) -> LockedRow:
     name, version = text.split()
-    return LockedWheel(
-        name=name, version=version, file=f"{name}-{version}-py3-none-any.whl", sha256="0" * 64, index="pypi"
-    )
+    return LockedRow(name=name, version=version, sha256="0" * 64)
 
 
 def faults(
-    specs: Sequence[str], *packages: LockedPackage, pip: Sequence[str] = (), wheels: Sequence[LockedWheel] = ()
+    specs: Sequence[str], *packages: LockedPackage, pip: Sequence[str] = (), wheels: Sequence[LockedRow] = ()
 ) -> list[str]:
     platform = "x86_64-manylinux_2_28"
-    added = AddedWheels(python="3.11.7", platform=platform, uv="", wheels=tuple(wheels)) if wheels else None
+    added = LockedWheels(python="3.11.7", platform=platform, rows=tuple(wheels)) if wheels else None
     lock = CondaLock("linux-64", "", packages, (), added)
     given = CondaInput(channels=("c",), specs=tuple(specs), pip=tuple(pip))
     return [fault.text for fault in facts_of(lock, given).own]

@@ -231,6 +231,10 @@ def change(path: tuple[str | int, ...], value: Any) -> Callable[[dict[str, Any]]
         ),
         (change(("package", 0, "manager"), "npm"), "{path}: package[0]: manager `npm` is not supported\n  zlib"),
         (
+            change(("package", 0, "manager"), "pip"),
+            "{path}: package[0]: manager `pip` is not supported\n  zlib\n\nhint: `pip` in recipe.yaml asks for wheels, and `envmgr lock` writes them into wheels.lock",
+        ),
+        (
             change(("package", 0, "platform"), "osx-64"),
             "{path}: package[0]: platform `osx-64` in a lock for linux-64\n  zlib",
         ),

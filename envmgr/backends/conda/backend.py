@@ -31,7 +31,7 @@ from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.settings import SiteFact, mirror_faults
 from envmgr.catalog.site import Site, Target
-from envmgr.errors import EnvmgrError, InputError
+from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
@@ -226,7 +226,6 @@ def _solve(
     from envmgr.backends.conda.solve import solve
 
     places = options.places or {}
-    _require_one_meaning(wanted, places)
     solver = options.solver or SOLVERS[0]
     solved = solve(wanted, site, runner, reporter, solver=solver, places=places, keep=keep, upgrade=options.upgrade)
     if not wanted.pip:
@@ -258,19 +257,6 @@ def _require_wheels(lock: CondaLock, wanted: CondaInput, entry: Entry, path: Pat
     from envmgr.wheels.answers import require_asked_urls  # slow to load, and most locks have no wheels
 
     require_asked_urls(lock.added, wanted.pip, path)
-
-
-def _require_one_meaning(wanted: CondaInput, places: Mapping[str, str]) -> None:
-    """Raise InputError `bad-channel` if a place is given for a name that is both a channel and an index of the
-    recipe.
-    """
-    if wanted.pip and (both := sorted(places.keys() & set(wanted.channels) & set(wanted.indexes))):
-        raise InputError(
-            "bad-channel",
-            f"`{both[0]}` is a channel and an index of this recipe: a place for it could be either's",
-            hint="name the place in site.yaml (`backends.conda.channels`, `backends.wheels.indexes`), for this "
-            "lock only",
-        )
 
 
 def _licences(recipe: Recipe, site: Site) -> tuple[str, ...]:

@@ -7,14 +7,11 @@ takes long to load.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envmgr.catalog.lock_rules import closure_of
-from envmgr.errors import InputError
-from envmgr.wording import one_line
 
 if TYPE_CHECKING:
     from envmgr.wheels.lockfile import LockedWheels
@@ -26,13 +23,6 @@ MARKED = 2
 
 # A conda package is three to four times as large unpacked (measured with the stand-ins and torch's wheels).
 UNPACKED = 4
-_LONGEST_WORD, _LONGEST_ROW = 200, 4_000  # characters
-
-
-def _require_texts(values: Iterable[object], longest: int) -> None:
-    for value in values:
-        if not isinstance(value, str) or len(value) > longest:
-            raise TypeError(f"`{one_line(value, 60)}` is no text of a package, or too long for one")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +44,6 @@ class LockedPackage:
     license: str | None = None
     python_site_packages_path: str | None = None
 
-    def __post_init__(self) -> None:
-        """Raise TypeError for values that no record can have: the fields come from other tools' files."""
-        _require_texts((self.name, self.version, self.build), _LONGEST_WORD)
-        _require_texts((self.url, *self.depends, *self.constrains), _LONGEST_ROW)
-
     @property
     def file_name(self) -> str:
         return self.url.rpartition("/")[2]
@@ -79,12 +64,6 @@ class LockedPackage:
 
 def is_sha256(text: str) -> bool:
     return re.fullmatch(r"[0-9a-f]{64}", text) is not None
-
-
-def unhashed(package: str, url: str, path: Path, text: str, hint: str) -> InputError:
-    """Return the error for a package without a sha256, with its line in `text`, the lock that `path` has."""
-    line = next((number for number, row in enumerate(text.split("\n"), 1) if row.strip() == f"url: {url}"), 1)
-    return InputError("lock-unhashed", f"{path}:{line}: {package} has no sha256", context=url, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)

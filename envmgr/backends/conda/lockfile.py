@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 from pydantic import Field, ValidationError
 
-from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage, is_sha256, row_parts, unhashed
+from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage, is_sha256, row_parts
 from envmgr.catalog.locks import foreign_lock, lock_json, lock_text
 from envmgr.errors import InputError
 from envmgr.system.files import pretty_json, sha256_bytes
@@ -122,7 +122,7 @@ def _with_records(packages: Iterable[LockedPackage], sidecar: Any, path: Path) -
     try:
         known = _Sidecar.model_validate(sidecar).packages
         return [replace(p, **known[p.name].model_dump()) if p.name in known else p for p in packages]
-    except (ValidationError, TypeError) as error:
+    except ValidationError as error:
         fault = f"{path} lacks or misnames a field"
         raise InputError("lock-invalid", fault, context=one_line(error)) from None
 
@@ -208,14 +208,8 @@ def _from_yaml(path: Path, text: str, data: Any) -> CondaLock:
         if platform != platforms[0]:
             fault = f"{where}: platform `{platform}` in a lock for {platforms[0]}"
             raise InputError("lock-invalid", fault, context=name)
-        try:
-            package = package_of(item, where)
-        except TypeError as error:
-            raise InputError("lock-invalid", f"{where}: {error}") from None
-        if not is_sha256(package.sha256):  # it would be linked unchecked (invariant 5)
-            hint = "lock again from a channel whose repodata has sha256 sums"
-            raise unhashed(f"{name} {package.version}", package.url, path, text, hint)
-        packages.append(package)
+        packages.append(package_of(item, where))
+        _require_sha256(packages[-1], path, text)
     names = [p.name for p in packages]
     if twice := sorted(n for n, times in Counter(names).items() if times > 1):
         raise InputError("lock-invalid", f"{path}: {twice[0]} is locked twice", context=", ".join(twice))
@@ -226,6 +220,20 @@ def _from_yaml(path: Path, text: str, data: Any) -> CondaLock:
         packages=tuple(sorted(packages, key=lambda p: p.name)),
         channels=tuple(ChannelSource(str(c.get("url")), str(c.get("url"))) for c in metadata.get("channels", [])),
     )
+
+
+def _require_sha256(package: LockedPackage, path: Path, text: str) -> None:
+    """Raise InputError for a package that would be linked unchecked (invariant 5), with its line in `text`."""
+    if not is_sha256(package.sha256):
+        line = next(
+            (number for number, row in enumerate(text.split("\n"), 1) if row.strip() == f"url: {package.url}"), 1
+        )
+        raise InputError(
+            "lock-unhashed",
+            f"{path}:{line}: {package.name} {package.version} has no sha256",
+            context=package.url,
+            hint="lock again from a channel whose repodata has sha256 sums",
+        )
 
 
 def package_of(item: Mapping[str, Any], where: str) -> LockedPackage:

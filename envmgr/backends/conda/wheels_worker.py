@@ -22,7 +22,6 @@ from envmgr.system.safe_paths import change
 from envmgr.system.worker import emit, serve
 from envmgr.wheels.answers import named, unmet_requirements
 from envmgr.wheels.metadata import metadata_in
-from envmgr.wheels.requirements import Question
 from envmgr.wheels.unpack import Promised, promised, unpack_all
 
 _UNPACKED = ".unpacked"
@@ -51,7 +50,7 @@ class Lacking(Exception):  # noqa: N818 - the name states the fault
 def add(request: Mapping[str, Any]) -> None:
     """Add the wheels to `staging`, with `final` written into the files, for the Python `python` (a version).
 
-    `question` is the recipe's; `promised` maps a distribution to the conda package that should bring it, by its name.
+    `pip` are the recipe's rows; `promised` maps a distribution to the conda package that should bring it, by its name.
 
     Raises:
         Taken; Lacking; Overlap; BadWheel; ChildProcessError: see `compile_python`.
@@ -62,7 +61,7 @@ def add(request: Mapping[str, Any]) -> None:
     packages = staging / "lib" / f"python{minor}" / "site-packages"
     there = installed_distributions(packages)
     refuse_taken(wheels, there, staging)
-    refuse_lacking(wheels, there, request["promised"], Question.model_validate(request["question"]), python)
+    refuse_lacking(wheels, there, request, python)
     expected = promised(wheels, minor)
     refuse_taken_paths(expected, wheels, staging, minor)
     for folder in expected.folders:  # by one process: the unpacking processes would race for them
@@ -114,36 +113,23 @@ def refuse_taken(wheels: Sequence[Path], there: Installed, staging: Path) -> Non
 
 def refuse_taken_paths(expected: Promised, wheels: Sequence[Path], staging: Path, minor: str) -> None:
     # A link to nowhere takes a path, too.
-    taken = [path for path in sorted(expected.paths) if os.path.lexists(staging / path)]
-    taken += [folder for folder in expected.folders if folder and _is_no_folder(staging, folder)]
-    if taken:
-        path = taken[0]
-        wheel = next(
-            w.name for w in wheels if any(p == path or p.startswith(f"{path}/") for p in promised([w], minor).paths)
-        )
-        raise Taken(path, wheel, owner_of(staging, path) or "a package of conda's")
+    if taken := [path for path in sorted(expected.paths) if os.path.lexists(staging / path)]:
+        wheel = next(each.name for each in wheels if taken[0] in promised([each], minor).paths)
+        raise Taken(taken[0], wheel, owner_of(staging, taken[0]) or "a package of conda's")
 
 
-def _is_no_folder(staging: Path, folder: str) -> bool:
-    """Return whether the path, or one above it, is a file."""
-    ways = [staging.joinpath(*Path(folder).parts[:n]) for n in range(1, len(Path(folder).parts) + 1)]
-    return any(os.path.lexists(way) and not way.is_dir() for way in ways)
-
-
-def refuse_lacking(
-    wheels: Sequence[Path], there: Installed, brought: Mapping[str, str], wanted: Question, python: str
-) -> None:
+def refuse_lacking(wheels: Sequence[Path], there: Installed, request: Mapping[str, Any], python: str) -> None:
     """Require each distribution that conda's packages should bring, and that the recipe or a wheel needs, in a version
     that meets them: the packages are only known by their names before.
     """
     heads = [metadata_in(wheel) for wheel in wheels]
     versions = {head.name: head.version for head in heads} | {name: version for name, (version, _) in there.items()}
-    asking = [("the recipe", wanted.requirements), *((f"{head.name} {head.version}", head.requires) for head in heads)]
-    for name, package in brought.items():
+    asking = [("the recipe", request["pip"]), *((f"{head.name} {head.version}", head.requires) for head in heads)]
+    for name, package in request["promised"].items():
         lines = [
             fault.text
             for asker, rows in asking
-            for fault in unmet_requirements(named(name, rows), versions, python, wanted.platform, asker)
+            for fault in unmet_requirements(named(name, rows), versions, python, request["platform"], asker)
         ]
         if lines:
             what = f"it brings {name} {versions[name]}" if name in versions else name

@@ -160,11 +160,6 @@ def test_place_of_an_index_once(scene: WheelBox) -> None:
     scene.index(house="http://127.0.0.1:9/simple")
     scene.box.ok("lock", ENTRY, "--index", f"house={scene.house.files}")
     assert (folder / WHEELS_LOCK).read_text() == text
-    scene.box.settings["channels"] = {"house": {"url": "http://channel.invalid/standin", "mirrors": [scene.box.mirror]}}
-    scene.index(house=scene.house.simple.as_uri())
-    scene.conda(ENTRY, SPECS, "one", channels=["house"])
-    told = scene.refused("lock", ENTRY, "--index", f"house={scene.house.files}").stderr
-    assert told.startswith("error[bad-channel]: `house` is a channel and an index of this recipe")
 
 
 def test_two_cudas_of_conda_and_of_wheels_are_refused(scene: WheelBox) -> None:

@@ -13,14 +13,13 @@ from envmgr.exchange import Exact
 from envmgr.system.run import Runner
 from envmgr.wheels.fetch import locate_rows, places_of
 from envmgr.wheels.index import ListedFile
-from envmgr.wheels.locked import WheelSet
 from envmgr.wheels.lockfile import LockedWheels
 
 
 def exact_of(lock: LoadedLock, site: Site, runner: Runner) -> Exact:
     """Return the packages. Raise InputError `export-impossible` for an entry of a backend without such packages."""
     conda = lock.content if isinstance(lock, LoadedCondaLock) else None
-    own: LockedWheels | WheelSet | None
+    own: LockedWheels | None
     if conda is not None:
         own = conda.added
     elif isinstance(lock, LoadedWheelsLock):
@@ -41,7 +40,7 @@ def exact_of(lock: LoadedLock, site: Site, runner: Runner) -> Exact:
     )
 
 
-def _files(own: LockedWheels | WheelSet, site: Site, runner: Runner) -> dict[str, ListedFile]:
+def _files(own: LockedWheels, site: Site, runner: Runner) -> dict[str, ListedFile]:
     """Return the files of a lock by their sha256. Raise EnvmgrError `not-found` if no index has one today."""
     found = locate_rows(own.rows, own.indexes, site, runner)
     if lacking := [f"{row.name} {row.version}  sha256 {row.sha256}" for row in own.rows if row.sha256 not in found]:

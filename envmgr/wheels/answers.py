@@ -1,11 +1,10 @@
-"""Checks that wheels answer a question: each requirement is met, and no pre-release or foreign file came unasked."""
+"""Checks that wheels answer a question: each requirement is met, and no pre-release or foreign URL came unasked."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -13,12 +12,9 @@ from packaging.version import InvalidVersion, Version
 
 from envmgr.catalog.lock_rules import LockFault, unanswered
 from envmgr.catalog.locks import foreign_lock
-from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
-from envmgr.wheels.locked import LockedFile
 from envmgr.wheels.lockfile import LockedRow, LockedWheels
 from envmgr.wheels.requirements import Question, read_requirement
-from envmgr.wheels.settings import home_of, indexes_of
 from envmgr.wheels.target import marker_holds
 from envmgr.wording import and_more
 
@@ -55,7 +51,7 @@ def named(name: str, rows: Iterable[str]) -> list[str]:
     return [str(read) for read in _readable(rows) if canonicalize_name(read.name) == name]
 
 
-def prerelease_errors(wanted: Question, rows: Iterable[LockedRow | LockedFile]) -> list[EnvmgrError]:
+def prerelease_errors(wanted: Question, rows: Iterable[LockedRow]) -> list[EnvmgrError]:
     """Return an EnvmgrError `prerelease` if there are versions that resolve, but were probably not intended: uv takes a
     pre-release also if there is nothing else. What only packages ask for is their authors' choice.
     """
@@ -98,21 +94,3 @@ def require_asked_urls(lock: LockedWheels, rows: Iterable[str], path: Path) -> N
     for row in lock.rows:
         if row.url is not None and asked.get(row.name) != (row.url, row.sha256):
             raise foreign_lock(path, row.name, row.url, [url for url, _ in asked.values()])
-
-
-def require_own_wheels(files: Iterable[LockedFile], names: Collection[str], site: Site, lock: Path) -> None:
-    """Raise InputError `lock-foreign` for a file that comes from none of the indexes `names`.
-
-    A file without an index must have a URL on the host of one of them or of its mirrors, or beside a folder of them.
-    """
-    known = indexes_of(site)
-    places = {
-        url.rstrip("/") for name in names if name in known for url in (known[name].url, *known[name].mirrors) if url
-    }
-    homes = {home_of(place) for place in places}
-    for each in files:
-        url = each.url or ""
-        # With `..` a URL can begin with a home and still lead elsewhere.
-        at_home = any(url.startswith(f"{home}/") for home in homes) and ".." not in urlsplit(url).path.split("/")
-        if each.index not in names and (each.index or not at_home):
-            raise foreign_lock(lock, each.name, f"index {each.index}" if each.index else url, {*names, *places})

@@ -6,7 +6,6 @@ Source: PEP 503 (`#sha256=…` of a link), PEP 691 and PEP 700 (JSON); credentia
 from __future__ import annotations
 
 import base64
-import hashlib
 import html
 import os
 import re
@@ -19,8 +18,9 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 from envmgr.downloads.logins import netrc_login
 from envmgr.downloads.web import Page, read_page
+from envmgr.errors import InputError
 from envmgr.system.run import Runner
-from envmgr.system.untrusted_files import parse_json
+from envmgr.system.untrusted_files import ANYWHERE, Kind, digest_of, parse_json
 from envmgr.wheels.lockfile import LockedRow, file_of
 
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
@@ -28,6 +28,7 @@ _AT_ONCE = 8
 _TRIES = 3  # of a page, while the server says that it is busy
 _LARGEST = 64 << 20  # bytes of a page
 _MOST = 2_000_000  # keys and values of a page
+_WHEEL = Kind("wheel", 1 << 40)
 # Both take a time that grows only with the page, whatever it holds: `html.parser` does not.
 _LINK = re.compile(r"""<a\s(?:[^<>"']|"[^"]*"|'[^']*')*>""", re.IGNORECASE)
 _HREF = re.compile(r"""\shref\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""", re.IGNORECASE)
@@ -85,8 +86,8 @@ def look(
     if (folder := place.folder) is not None:
         try:
             files = {row: [*_in_folder(folder, row)] for row in wanted}
-        except OSError as error:
-            return dict.fromkeys(names, error)
+        except (OSError, InputError) as error:
+            return dict.fromkeys(names, OSError(str(error)))
         return {name: [file for row in wanted if row.name == name for file in files[row]] for name in names}
     gone: list[OSError] = []
 
@@ -127,9 +128,7 @@ def is_file_of(row: LockedRow, file: str) -> bool:
 def _in_folder(folder: Path, row: LockedRow) -> Iterator[ListedFile]:
     for path in sorted(folder.iterdir()):
         if _FILE.fullmatch(path.name) and is_file_of(row, path.name):
-            with path.open("rb") as file:
-                sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-            yield ListedFile(path.name, path.as_uri(), sha256, path.stat().st_size)
+            yield ListedFile(path.name, path.as_uri(), digest_of(path, _WHEEL, tree=ANYWHERE), path.stat().st_size)
 
 
 def _read(place: IndexPlace, name: str, environ: Mapping[str, str]) -> Page:

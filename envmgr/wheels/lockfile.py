@@ -20,6 +20,7 @@ from envmgr.system.yamlfile import reason_of
 from envmgr.wording import one_line
 
 WHEELS_LOCK = "wheels.lock"
+WHEEL_UNPACKED = 2  # times as large as its wheels is an install (measured over torch, tensorflow, Jupyter)
 _ROW = re.compile(
     r"(?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)(?:==(?P<version>[A-Za-z0-9_.!+-]+)| @ (?P<url>\S+))(?P<hashes> .*)?"
 )

@@ -21,7 +21,6 @@ if TYPE_CHECKING:  # a parser, which is slow to import: a lock is read without i
     from packaging.markers import Marker
     from packaging.requirements import Requirement
 
-    from envmgr.wheels.locked import LockedFile
     from envmgr.wheels.lockfile import LockedRow
 
 MOST_ROWS = 5_000  # requirements of one file, or of one package
@@ -76,7 +75,7 @@ class Question(FrozenModel):
     kept: Mapping[str, str] = Field(default={}, exclude=True)
     upgrade: tuple[str, ...] = Field(default=(), exclude=True)
 
-    def keeping(self, files: Iterable[LockedRow | LockedFile], upgrade: Collection[str] = ()) -> Self:
+    def keeping(self, files: Iterable[LockedRow], upgrade: Collection[str] = ()) -> Self:
         """Return the same question, whose answer keeps the files of packages that are not to `upgrade`."""
         kept = {f"{each.name}=={each.version}": each.sha256 for each in files if each.name not in upgrade}
         return self.model_copy(update={"kept": kept, "upgrade": tuple(upgrade)})

@@ -53,7 +53,6 @@ class Resolved:
     """
 
     lock: LockedWheels
-    files: tuple[FoundFile, ...]
     needed: frozenset[str]
     problems: tuple[EnvmgrError, ...]
 
@@ -102,7 +101,7 @@ def find_missing_wheels(resolution: Resolution, stage: Stage, *, newest: bool = 
     lock = resolution.lock_of(found)
     older = wheels_older(resolution, lock.versions) if newest else None
     needed = frozenset(each.row.name for each in chosen if each.row.name in resolution.known)
-    return Resolved(lock, tuple(found), needed, (older,) if older else ())
+    return Resolved(lock, needed, (older,) if older else ())
 
 
 def wheels_older(resolution: Resolution, versions: Mapping[str, str]) -> EnvmgrError | None:

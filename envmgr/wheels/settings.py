@@ -1,6 +1,4 @@
-"""The site's settings of wheels, under `backends.wheels`; and the URLs by which locks name an index instead of a
-host.
-"""
+"""The site's settings of wheels, under `backends.wheels`."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ class Index(FrozenModel):
 
 
 PUBLIC = "pypi"
-PUBLIC_FILES = "https://files.pythonhosted.org"
 _PUBLIC_PATH = re.compile(r"/packages/[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{60}/[^/]+$")
-_OF_INDEX = re.compile(r"index:(?P<index>[^/]+)/(?P<file>[^/]+)")
 
 
 class WheelsSettings(FrozenModel):
@@ -71,39 +67,22 @@ def explain_indexes(site: Site) -> Iterator[SiteFact]:
         yield from mirror_faults(f"backends.wheels.indexes.{name}", [*filter(None, [index.url]), *index.mirrors])
 
 
-def locked_url(index: str, url: str, file: str) -> str:
-    """Return the URL of a file for a lock whose format wants one: it names no host of the site, and no mirror's.
-
-    Mirrors of the public index keep the path, which is the file's BLAKE2 sum: it is the public file. For other indexes,
-    `index:NAME/FILE`.
-    """
-    path = _PUBLIC_PATH.search(urlsplit(url).path)
-    return f"{PUBLIC_FILES}{path[0]}" if index == PUBLIC and path else f"index:{index}/{file}"
-
-
-def index_of(url: str) -> str:
-    """Return the index of a `locked_url`; empty for another URL, which is the file's own place."""
-    if match := _OF_INDEX.fullmatch(url):
-        return match["index"]
-    return PUBLIC if url.startswith(f"{PUBLIC_FILES}/") else ""
-
-
 def index_for(url: str, site: Site) -> str:
     """Return the site's index of a file that another tool's lock names by its URL; empty if it is of none."""
-    if _PUBLIC_PATH.search(urlsplit(url).path) or index_of(url):
-        return index_of(url) or PUBLIC
+    if _PUBLIC_PATH.search(urlsplit(url).path):  # mirrors keep it
+        return PUBLIC
     return next(
         (
             name
             for name, index in indexes_of(site).items()
             for place in (index.url, *index.mirrors)
-            if place and url.startswith(f"{home_of(place)}/") and ".." not in urlsplit(url).path.split("/")
+            if place and url.startswith(f"{_home_of(place)}/") and ".." not in urlsplit(url).path.split("/")
         ),
         "",
     )
 
 
-def home_of(place: str) -> str:
+def _home_of(place: str) -> str:
     """Return `https://host:1` of `https://host:1/simple`; for a folder, the one that it lies in."""
     parts = urlsplit(place)
     return place.rpartition("/")[0] if parts.scheme == "file" else f"{parts.scheme}://{parts.netloc}"

@@ -6,7 +6,7 @@ Everywhere `python` is a version (3.11 or 3.11.7) and `platform` a platform in u
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from envmgr.catalog.names import older
@@ -14,8 +14,6 @@ from envmgr.catalog.names import older
 if TYPE_CHECKING:  # slow to import: a lock is read without them
     from packaging.markers import Environment, Marker
     from packaging.tags import Tag
-
-    from envmgr.wheels.locked import LockedWheel
 
 # Source: PEP 600, and PEP 513, 571, 599 for the names before it.
 _OLD_NAMES = {(2, 17): "manylinux2014", (2, 12): "manylinux2010", (2, 5): "manylinux1"}
@@ -46,26 +44,6 @@ def target_tags(python: str, platform: str) -> list[Tag]:
 def glibc_of(platform: str) -> str:
     """Return the oldest glibc of a platform: 2.28 of `x86_64-manylinux_2_28`."""
     return platform.partition("-manylinux_")[2].replace("_", ".")
-
-
-def glibc_of_wheels(wheels: Iterable[LockedWheel]) -> str | None:
-    """Return the oldest glibc that all wheels run on: the highest of the lowest tags of each. None if they need no
-    glibc.
-    """
-    from packaging.utils import parse_wheel_filename
-
-    old = {name: glibc for glibc, name in _OLD_NAMES.items()}
-    needed: list[tuple[int, int]] = []
-    for wheel in wheels:
-        found: list[tuple[int, int]] = []
-        for tag in parse_wheel_filename(wheel.file)[3]:
-            if match := re.match(r"manylinux_(\d+)_(\d+)_", tag.platform):
-                found.append((int(match[1]), int(match[2])))
-            elif (name := tag.platform.partition("_")[0]) in old:
-                found.append(old[name])
-        if found:
-            needed.append(min(found))
-    return ".".join(map(str, max(needed))) if needed else None
 
 
 def target_environment(python: str, platform: str) -> Environment:

@@ -237,7 +237,7 @@ def _solve(
 
 def _sizes(lock: CondaLock) -> tuple[int | None, int | None]:
     """Return the bytes of a lock's downloads and of its install; None if the lock lacks the size of a file."""
-    from envmgr.wheels.locked import WHEEL_UNPACKED
+    from envmgr.wheels.lockfile import WHEEL_UNPACKED
 
     wheels = 0 if lock.added is None else lock.added.size
     sizes = [each.size for each in lock.packages if each.size]

@@ -36,8 +36,7 @@ from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
 from envmgr.system.untrusted_files import BESIDE, LOCK, copy_files, read_bytes
 from envmgr.wheels.answers import require_asked_urls, unmet_requirements
-from envmgr.wheels.locked import WHEEL_UNPACKED
-from envmgr.wheels.lockfile import WHEELS_LOCK, LockedWheels, read_wheels
+from envmgr.wheels.lockfile import WHEEL_UNPACKED, WHEELS_LOCK, LockedWheels, read_wheels
 from envmgr.wheels.parts import wheel_parts
 from envmgr.wheels.settings import WheelsSettings, explain_indexes, indexes_of, wheel_cache
 from envmgr.wheels.target import cuda_majors, cuda_of_wheels, glibc_of, newer_than_cuda

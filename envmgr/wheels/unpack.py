@@ -6,24 +6,24 @@ Source: packaging.python.org, "Binary distribution format", "Recording installed
 from __future__ import annotations
 
 import base64
-import csv
-import io
 import posixpath
 import re
 import warnings
 import zipfile
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from envmgr.system.worker import emit
 from envmgr.wording import one_line
 
-_LARGEST = 64 << 20  # bytes of a RECORD
+if TYPE_CHECKING:
+    from installer.sources import WheelFile
+
 _PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _OF_PYTHON = re.compile(
     r"(bin/)?(pyvenv\.cfg|pybuilddir\.txt)|bin/python(3(\.[0-9]+)?)?|lib(64)?/(python[0-9]+\.zip|libpython[^/]*)"
@@ -93,29 +93,35 @@ def as_bad_wheel(wheel: Path) -> Iterator[None]:
     except (OSError, MemoryError, BadWheel):
         raise
     except Exception as error:  # noqa: BLE001 - KeyError, AssertionError, OverflowError, csv.Error and more
-        raise BadWheel(f"{wheel.name} cannot be read: {type(error).__name__}: {error}".removesuffix(": ")) from None
+        said = "; ".join(getattr(error, "issues", [])[:3]) or f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise BadWheel(f"{wheel.name} cannot be read: {one_line(said)}") from None
 
 
 def _read(wheel: Path, minor: str) -> Iterator[_Promise]:
+    from installer.sources import WheelFile
+    from installer.utils import parse_entrypoints
+
     with as_bad_wheel(wheel), zipfile.ZipFile(wheel) as archive:
+        source = WheelFile(archive)
+        source.validate_record(validate_contents=False)  # the sums are compared when the install is hashed
+        sums, points = _sums(source), []
+        if "entry_points.txt" in source.dist_info_filenames:
+            try:
+                points = [row[:3] for row in parse_entrypoints(source.read_dist_info("entry_points.txt"))]
+            except AssertionError:  # `installer` has no other error for it
+                raise ValueError("a script of its entry_points.txt names no function") from None
         members = [name for name in archive.namelist() if not name.endswith("/")]
-        records = [n for n in members if n.endswith(".dist-info/RECORD") and n.count("/") == 1]
-        if len(records) != 1:
-            raise BadWheel(f"{wheel.name} has {len(records)} files .dist-info/RECORD")
-        rows = [row for row in csv.reader(io.StringIO(_text(archive, records[0]))) if row]
-        scripts = records[0].replace("RECORD", "entry_points.txt")
-        points = [*_entry_points(_text(archive, scripts))] if scripts in members else []
-    sums = _agree(wheel.name, members, rows, records[0])
-    data = f"{'-'.join(wheel.name.split('-')[:2])}.data"
+        record = f"{source.dist_info_dir}/RECORD"
     schemes = _schemes(wheel.name.partition("-")[0], minor)
     for path in members:
-        if path != records[0] and "__pycache__" not in path.split("/")[:-1]:  # bytecode is left out, and compiled
-            place = _place(path, data, schemes)
+        # Two spellings of one path would pass the check for files that are there twice.
+        if posixpath.normpath(path) != path or path.startswith(("/", "../")) or not path.isprintable() or "\\" in path:
+            raise BadWheel(f"{wheel.name} has a path that is not plain: {one_line(path)}")
+        if path != record and "__pycache__" not in path.split("/")[:-1]:  # bytecode is left out, and compiled
+            place = _place(path, source.data_dir, schemes)
             if _is_pythons(place, minor):
                 raise BadWheel(f"{wheel.name} has a file of the Python that it is installed into: {one_line(place)}")
-            with as_bad_wheel(wheel):
-                digest = _hex(sums.get(path, ""))
-            yield _Promise(place, digest, path.startswith(f"{data}/scripts/"))
+            yield _Promise(place, sums.get(path, ""), path.startswith(f"{source.data_dir}/scripts/"))
     for name, module, attribute in points:
         if not is_program(name, minor):
             raise BadWheel(f"{wheel.name} has a script with the name `{one_line(name)}`")
@@ -123,56 +129,16 @@ def _read(wheel: Path, minor: str) -> Iterator[_Promise]:
         yield _Promise(f"bin/{name}", f"starts {module}:{attribute}", True)
 
 
+def _sums(source: WheelFile) -> dict[str, str]:
+    """Return path -> sha256 as RECORD has it; empty where it has none."""
+    from installer.records import parse_record_file
+
+    return {path: _hex(text) for path, text, _ in parse_record_file(source.read_dist_info("RECORD").splitlines())}
+
+
 def is_program(name: str, minor: str) -> bool:
     """Return whether a package may name a program so: by one word, and by no name of the Python `minor` itself."""
     return _PROGRAM.fullmatch(name) is not None and not _is_pythons(f"bin/{name}", minor)
-
-
-def _text(archive: zipfile.ZipFile, name: str) -> str:
-    # `read` puts the whole unpacked member into memory.
-    if archive.getinfo(name).file_size > _LARGEST:
-        raise ValueError(f"{name} has more than {_LARGEST} bytes")
-    return archive.read(name).decode()
-
-
-def _agree(wheel: str, members: Sequence[str], rows: Sequence[Sequence[str]], record: str) -> dict[str, str]:
-    """Return path -> sum of a RECORD that has each file of the archive once, each by a path with one spelling.
-
-    Only signatures are in no RECORD. Bytecode is left out, so its rows may be of missing files. Raise BadWheel.
-    """
-    signatures = {f"{record}.jws", f"{record}.p7s"}
-    paths = [row[0] for row in rows]
-    for path in (*members, *paths):
-        if path.startswith("/") or ".." in path.split("/"):
-            raise BadWheel(f"{wheel} has a path outside of its install: {one_line(path)}")
-        # Two spellings of one path would pass the check for files that are there twice.
-        if posixpath.normpath(path) != path or not path.isprintable() or "\\" in path:
-            raise BadWheel(f"{wheel} has a path with more than one spelling: {one_line(path)}")
-    if wrong := next((row for row in rows if len(row) != 3), None):
-        raise BadWheel(f"{wheel} has an invalid row in RECORD: {one_line(','.join(wrong))}")
-    for what, found in (("RECORD", paths), ("archive", members)):
-        if len(found) != len({*found}):
-            twice = next(path for path, count in Counter(found).items() if count > 1)
-            raise BadWheel(f"{wheel} has a file twice in its {what}: {one_line(twice)}")
-    if extra := sorted({*members} - {*paths} - signatures - {record}):
-        more = f", and {len(extra) - 1} more" if len(extra) > 1 else ""
-        raise BadWheel(f"{wheel} has files that its RECORD does not list: {one_line(extra[0])}{more}")
-    if signed := sorted(signatures & {*paths}):
-        raise BadWheel(f"{wheel} lists a signature of its RECORD in it: {signed[0]}")
-    there = {*members}
-    if absent := sorted(path for path in paths if path not in there and not path.endswith(".pyc") and path != record):
-        raise BadWheel(f"{wheel} lists a file that it does not have: {one_line(absent[0])}")
-    return {row[0]: row[1] for row in rows}
-
-
-def _entry_points(text: str) -> Iterator[tuple[str, str, str]]:
-    from installer.utils import parse_entrypoints
-
-    try:
-        yield from (row[:3] for row in parse_entrypoints(text))
-    # `installer` has no other error for that.
-    except AssertionError:
-        raise ValueError("a script of its entry_points.txt names no function") from None
 
 
 def _is_pythons(place: str, minor: str) -> bool:
@@ -258,6 +224,5 @@ def unpack(wheel: Path, root: Path, final: Path, minor: str) -> None:
     )
     with as_bad_wheel(wheel), warnings.catch_warnings(), WheelFile.open(wheel) as source:
         warnings.simplefilter("ignore", RuntimeWarning)  # bytecode in a wheel: it is left out, and compiled
-        rows = csv.reader(io.StringIO(source.read_dist_info("RECORD")))
-        destination.sums = {row[0]: _hex(row[1]) for row in rows if row and not row[0].endswith(".dist-info/RECORD")}
+        destination.sums = _sums(source)
         install_wheel(source, destination, {"INSTALLER": b"envmgr\n"})

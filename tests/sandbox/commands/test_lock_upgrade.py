@@ -144,7 +144,7 @@ def test_wheel_beside_conda_s_packages_moves_alone(scene: WheelBox) -> None:
     scene.box.ok("lock", ENTRY)
     for name in ("alpha", "beta"):
         scene.house.wheel(name, "2.0")
-    assert "  ~ beta 1.0 py3-none-any -> 2.0 py3-none-any\n" in upgraded(scene.box, "beta")
+    assert re.search(r"  ~ beta 1\.0 [0-9a-f]{8} -> 2\.0 [0-9a-f]{8}\n", upgraded(scene.box, "beta"))
     changes = [line for line in upgraded(scene.box, "numpy").splitlines() if line[2] in "~+-"]
     assert changes == []
 

@@ -22,7 +22,7 @@ _FEW = 5
 
 @dataclass(slots=True)
 class Found:
-    """What a file has so far. `lacks` is what keeps its packages from being kept exactly."""
+    """The content that was found so far. `lacks` is what keeps its packages from being kept exactly."""
 
     given: Given
     packages: list[LockedPackage] = field(default_factory=list)

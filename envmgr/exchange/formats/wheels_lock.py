@@ -14,8 +14,10 @@ CONTENT = re.compile(r"^# platform: \S+-manylinux_", re.MULTILINE)
 
 def read(given: Given) -> Contents:
     """Return its packages. Raise InputError `lock-invalid`, `lock-unhashed`."""
-    lock, _ = read_wheels(given.text, given.path)
+    lock, header = read_wheels(given.text, given.path)
+    below = "what the entry below the environment has, and folders of its user: `envmgr user export` names another way"
     return Contents(
+        left=(given.left("# envmgr:", below),) if "envmgr" in header else (),
         python=f"=={'.'.join(lock.python.split('.')[:2])}.*",
         rows=tuple(map(row_for, lock.rows)),
         wheels=lock.rows,

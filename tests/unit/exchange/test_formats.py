@@ -226,8 +226,11 @@ def test_wheels_lock_has_exact_wheels_their_python_and_indexes(tmp_path: Path) -
         ("einops", "0.7", ZERO, None),
         ("own", "1.0", ONE, own),
     ]
-    assert (found.python, found.indexes) == ("==3.11.*", ("house", "pypi"))
+    assert (found.python, found.indexes, found.left) == ("==3.11.*", ("house", "pypi"), ())
     assert found.rows == ("einops==0.7", f"own @ {own}#sha256={ONE}")
+    (left,) = read(tmp_path, f"# envmgr: {{}}\n{WHEELS}", "mine.lock").left
+    why = "what the entry below the environment has, and folders of its user: `envmgr user export` names another way"
+    assert (left.line, left.text, left.why) == (1, "# envmgr:", why)
 
 
 def test_pyproject_has_name_version_and_what_it_asks_for(tmp_path: Path) -> None:

@@ -246,8 +246,7 @@ class Backend(ABC):
     """The interface of a backend. A backend has no state: it acts only on the paths given, through the runner given.
 
     `name` is the module's own name, which recipes use. `layout` is part of every digest; it is increased when the
-    backend makes a different install from the same lock. Installs of an older layout stay in use until their lock
-    changes. Installs that a new layout does not change keep their number: see `install`. `input` is the model of a
+    backend makes a different install from the same lock. `input` is the model of a
     recipe's `input`; `settings` is the model of `backends.<name>` in the site file. `solvers` are the values of
     `--solver`; the first one is the default. `upgrades` says that `lock` knows `LockOptions.upgrade`.
     """
@@ -293,7 +292,7 @@ class Backend(ABC):
 
     def parts(self, provenance: Mapping[str, Any], texts: Mapping[str, str]) -> Iterable[Part]:  # noqa: ARG002
         """Return the packages of an install by its manifest's provenance, and the `texts` of the lock that it was built
-        from. These are empty if the lock is not known any more; then only names and versions are known.
+        from.
 
         Raises ValueError, KeyError, TypeError for texts that are no such lock.
         """
@@ -338,17 +337,12 @@ class Backend(ABC):
     def clean(self, prefix: Prefix, reporter: Reporter) -> None:  # noqa: B027 - most need nothing
         """Remove from its own folders what killed runs left. Files of a lock that is held stay."""
 
-    def install(
-        self, entry: Entry, identity: object, site: Site, target: Target, *, newest: int | None = None
-    ) -> Install:
-        """Return the place of `entry`'s install, whether or not it exists. `identity` (JSON) decides its bytes.
+    def install(self, entry: Entry, identity: object, site: Site, target: Target) -> Install:
+        """Return the place of `entry`'s install, whether or not it exists. `identity` (JSON) decides its bytes."""
+        from envmgr.store.prefix import Install, Prefix, install_digest
 
-        `newest` is the last layout that changed such an install; None means the backend's own.
-        """
-        from envmgr.store.prefix import Prefix, find_install
-
-        newest = self.layout if newest is None else newest
-        return find_install(Prefix(site.prefix), entry, self.name, identity, target, layout=newest)
+        digest = install_digest(entry, self.name, identity, target, site.prefix, layout=self.layout)
+        return Install(Prefix(site.prefix), entry, digest)
 
 
 def read_input(entry: Entry, recipe: Recipe, model: type[Model]) -> Model:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from envmgr.commands import Context, require_current_if_ever
-from envmgr.commands.parts import Known, PartsReader, Wanted, parse_wanted
+from envmgr.commands.parts import Known, Wanted, parse_wanted, read_parts
 from envmgr.errors import EnvmgrError
 from envmgr.people.environments import all_installs
 from envmgr.people.lock import lock_of
@@ -56,8 +56,7 @@ class NotLooked:
 @dataclass(frozen=True, slots=True)
 class FindResult(Result):
     """The packages that were found. `entries` counts those of `generations`, `held_by` the users whose environments keep
-    installs, `environments` those of the user who asked. `named_only` are installs of which only names and versions of
-    their main packages are known.
+    installs, `environments` those of the user who asked.
     """
 
     schema: ClassVar[str] = "envmgr.find/1"
@@ -71,7 +70,6 @@ class FindResult(Result):
     held_by: int
     environments: int
     unread: tuple[NotLooked, ...]
-    named_only: tuple[str, ...]
 
     @property
     def exit_code(self) -> int:
@@ -144,19 +142,18 @@ def find_packages(ctx: Context, texts: Sequence[str]) -> FindResult:
         held_by=len({who for each in store.held.values() for who in each}),
         environments=len(store.own),
         unread=tuple(unread),
-        named_only=tuple(path for path, known in store.known.items() if known.named_only),
     )
 
 
 def _read_all(ctx: Context, store: _Store) -> Iterator[NotLooked]:
     """Read what is known of all installs; yield those that cannot be read."""
-    reader, paths = PartsReader(ctx), sorted({*store.used, *store.held})
+    paths = sorted({*store.used, *store.held})
     with ctx.reporter.stage("packages of installs", total=len(paths), unit="installs") as stage:
         for index, path in enumerate(paths):
             ctx.runner.raise_if_cancelled()
             stage.update(index + 1, detail=path)
             try:
-                store.known[path] = reader.read(ctx.prefix.install_at(path))
+                store.known[path] = read_parts(ctx.prefix.install_at(path))
             except (EnvmgrError, ValueError) as error:
                 why = error.message if isinstance(error, EnvmgrError) else str(error)
                 yield NotLooked(path, why)
@@ -177,7 +174,7 @@ def _read_own(ctx: Context, store: _Store) -> Iterator[NotLooked]:
             yield NotLooked(path, error.message)
             continue
         parts = tuple(wheel_parts(wheels.rows))
-        store.known[path] = Known(parts, str(install.entry), frozenset(wheels.versions), "", named_only=False)
+        store.known[path] = Known(parts, str(install.entry), frozenset(wheels.versions), "")
         store.own.add(path)
 
 

@@ -23,7 +23,6 @@ from envmgr.store.away import why_not_mounted
 from envmgr.store.manifest import read_manifest
 
 _MODULE_ALONE = "a publish writes its module again, on the same install"
-OLD_LAYOUT = "of an older layout, in use until its lock changes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +172,7 @@ def _state(
     if isinstance(loaded, ResolvedEntry):
         state = state_of(published, name in outdated, loaded.install.exists(), locked=True)
         description = loaded.software.description.strip().splitlines()[0]
-        notes = [
-            *_notes(loaded.recipe),
-            *not_ours(loaded.lock.outside),
-            *([OLD_LAYOUT] if loaded.of_older_layout else []),
-            *_moved(loaded, current),
-        ]
+        notes = [*_notes(loaded.recipe), *not_ours(loaded.lock.outside), *_moved(loaded, current)]
         notes += [f"its lock contradicts: {fault.rule}: {fault.text}" for fault in loaded.faults()]
         return EntryState(name, state, description, tuple(notes), found.shipped)
     notes, description = [], ""

@@ -108,7 +108,7 @@ def _record(ctx: Context, generation: int | None) -> GenerationRecord:
 
 
 def _open(ctx: Context, record: GenerationRecord) -> _Page:
-    """Return the page; one that the publish could not write, or that an older envmgr did not, is made now."""
+    """Return the page; one that the publish could not write is made now."""
     folder = ctx.prefix.generation(record.number) / WWW
     names = [path.removeprefix(f"{WWW}/") for path in record.files if path.startswith(f"{WWW}/")]
     if names:

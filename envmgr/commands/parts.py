@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from envmgr.backends import get_backend
-from envmgr.catalog.names import parse_entry
-from envmgr.commands import Context
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.store.manifest import read_provenance
 from envmgr.store.parts import PYPI, Part, same_name
 from envmgr.store.prefix import Install
-from envmgr.system.files import sha256_bytes
-from envmgr.system.untrusted_files import LOCK, read_bytes
 from envmgr.wording import one_line
 
 _WANTED = re.compile(r"\s*([A-Za-z0-9_][\w.+/-]*)\s*((?:===|[=~!<>]=|[<>=])[^=~!<>].*)?", re.ASCII)
@@ -85,54 +78,29 @@ def _conda_says(versions: str, version: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class Known:
     """The facts of an install: its parts, the entry that it was built for, the names in that entry's lock, and when
-    it was built. `named_only` says that its lock is not known any more: only names and versions are.
+    it was built.
     """
 
     parts: tuple[Part, ...]
     entry: str
     names: frozenset[str]
     time: str
-    named_only: bool
 
 
-class PartsReader:
-    """Reads the parts of installs, by the heads of their manifests. A lock that a manifest lacks is the catalog's, if
-    that is still the same text.
+def read_parts(install: Install) -> Known:
+    """Return what the manifest of an install says of its packages. Raise EnvmgrError `manifest-damaged`,
+    `format-unknown`, `unknown-backend`.
     """
-
-    def __init__(self, ctx: Context) -> None:
-        self._ctx = ctx
-        self._texts: dict[str, Mapping[str, str]] = {}  # by the sha256 of a lock
-
-    def read(self, install: Install) -> Known:
-        """Raise EnvmgrError `manifest-damaged`, `format-unknown`, `unknown-backend`."""
-        provenance = read_provenance(install.manifest)
-        try:
-            entry, made_by = str(provenance.get("entry", install.entry)), str(provenance["recipe"]["backend"])
-            texts = provenance.get("lock") or ({} if "parts" in provenance else self._from_catalog(entry, provenance))
-            parts = tuple(get_backend(made_by).parts(provenance, texts))
-            names = frozenset(str(name).lower() for name in provenance.get("packages") or ())
-            return Known(parts, entry, names, str(provenance.get("time", "")), not (texts or "parts" in provenance))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise EnvmgrError(
-                "manifest-damaged",
-                f"what {install.manifest} says of its packages cannot be read",
-                context=one_line(f"{type(error).__name__}: {error}", 200),
-                hint="remove it and its install, then build the entry again",
-            ) from None
-
-    def _from_catalog(self, entry: str, provenance: Mapping[str, Any]) -> Mapping[str, str]:
-        """Return the file beside the entry's recipe that is the lock, byte for byte; nothing if none is."""
-        sha256 = str(provenance.get("lock_sha256"))
-        if sha256 not in self._texts:
-            self._texts[sha256] = {}
-            with suppress(EnvmgrError, OSError, UnicodeDecodeError):
-                found = self._ctx.catalog.look(parse_entry(entry))
-                for path in found.folder.iterdir() if found else ():
-                    if "lock" in path.name and sha256_bytes(data := _read(path)) == sha256:
-                        self._texts[sha256] = {path.name: data.decode()}
-        return self._texts[sha256]
-
-
-def _read(path: Path) -> bytes:
-    return read_bytes(path, LOCK)
+    provenance = read_provenance(install.manifest)
+    try:
+        entry, made_by = str(provenance.get("entry", install.entry)), str(provenance["recipe"]["backend"])
+        parts = tuple(get_backend(made_by).parts(provenance, provenance.get("lock") or {}))
+        names = frozenset(str(name).lower() for name in provenance.get("packages") or ())
+        return Known(parts, entry, names, str(provenance.get("time", "")))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise EnvmgrError(
+            "manifest-damaged",
+            f"what {install.manifest} says of its packages cannot be read",
+            context=one_line(f"{type(error).__name__}: {error}", 200),
+            hint="remove it and its install, then build the entry again",
+        ) from None

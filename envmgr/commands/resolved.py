@@ -80,15 +80,6 @@ class ResolvedEntry:
                 waiting += [each.relative for each in below]
         return tuple(item for item in self.items if there.get(item.install.relative) is False)
 
-    @property
-    def of_older_layout(self) -> bool:
-        """Return whether an install that it runs with has an older layout; it stays so until the lock changes."""
-        runs = {self.install}
-        for item in reversed(self.items):  # in build order: what stands on others comes after them
-            if item.install in runs:
-                runs.update(item.needs)
-        return any(each.of_older_layout and each.exists() for each in runs)
-
     def require_sound(self) -> None:
         """Raise InputError `lock-contradicts` for the first of its locks with faults."""
         require_sound(self._judged())

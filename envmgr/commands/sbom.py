@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from envmgr.commands import Context, published_record, require_published
-from envmgr.commands.parts import Known, PartsReader
+from envmgr.commands.parts import Known, read_parts
 from envmgr.errors import EnvmgrError, InputError, Interrupted
 from envmgr.exchange.sboms import write_sbom
 from envmgr.exchange.sboms.document import CarriedPart, CarriedSbom, Component, Document
@@ -38,8 +38,8 @@ class SbomPart:
 
 @dataclass(frozen=True, slots=True)
 class SbomResult(Result):
-    """The parts of entries of a generation: `members` maps each to the `ref` of its parts. `named_only` are installs
-    whose lock is not known any more. `text` is the document in a format of scanners, empty if none was asked for.
+    """The parts of entries of a generation: `members` maps each to the `ref` of its parts. `text` is the document in a
+    format of scanners, empty if none was asked for.
     """
 
     schema: ClassVar[str] = "envmgr.sbom/1"
@@ -47,7 +47,6 @@ class SbomResult(Result):
     generation: int
     parts: tuple[SbomPart, ...]
     members: Mapping[str, tuple[str, ...]]
-    named_only: tuple[str, ...]
     text: str
 
 
@@ -68,14 +67,11 @@ def make_sbom(ctx: Context, name: str | None, *, number: int | None = None, writ
     members = {each: read.entry(record.entries[each].paths) for each in names}
     title = name or f"{ctx.site.name}/generation-{record.number}"
     document = _document(record.entries, title, members, read, name, record.created)
-    for path in read.named_only:
-        ctx.reporter.say(f"{path}: only names and versions of packages are known: its lock is not known any more")
     return SbomResult(
         of=f"{document.name}/{document.version}",
         generation=record.number,
         parts=tuple(map(_row, document.components)),
         members=members,
-        named_only=read.named_only,
         text=write_sbom(document) if write else "",
     )
 
@@ -145,21 +141,17 @@ class _Read:
     """The components of entries; each install is read once. `left` maps installs to SBOMs of packages that no lock names."""
 
     def __init__(self, ctx: Context) -> None:
-        self._ctx, self._reader = ctx, PartsReader(ctx)
+        self._ctx = ctx
         self.known: dict[str, Known] = {}
         self.components: dict[str, Component] = {}
         self.left: dict[str, list[CarriedSbom]] = {}
-
-    @property
-    def named_only(self) -> tuple[str, ...]:
-        return tuple(path for path, known in self.known.items() if known.named_only)
 
     def entry(self, paths: Sequence[str]) -> tuple[str, ...]:
         """Return the identifiers of the parts of an entry with these installs, its own first. Raises EnvmgrError."""
         new = [path for path in paths if path not in self.known]
         for path in new:
             self._ctx.runner.raise_if_cancelled()
-            self.known[path] = self._reader.read(self._ctx.prefix.install_at(path))
+            self.known[path] = read_parts(self._ctx.prefix.install_at(path))
         for path in new:
             self._add(path, self._names(dict.fromkeys((path, *paths))))
         refs = (_ref(path, part) for path in paths for part in self.known[path].parts)

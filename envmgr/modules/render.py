@@ -39,12 +39,7 @@ def render_digest(templates: str, policies: ModulePolicies) -> str:
 
     `templates` is the digest that `templates_digest` returns.
     """
-    return sha256_bytes(canonical_json({"schema": 1, "templates": templates, "policies": _written(policies)}))
-
-
-def _written(policies: ModulePolicies) -> dict[str, Any]:
-    """Return the policies as they are digested: a policy that came later, and is off, is as if there were none."""
-    return policies.model_dump(exclude=None if policies.usage else {"usage"})
+    return sha256_bytes(canonical_json({"schema": 1, "templates": templates, "policies": policies.model_dump()}))
 
 
 def fingerprint(
@@ -62,16 +57,12 @@ def fingerprint(
         "entry": [spec.name, spec.version],
         "default": spec.default,
         "hidden": spec.hidden,
-        # A test of one node, and one that runs a text, keep the form that they had before there were others.
-        "tests": [
-            [t.name, t.run, list(t.needs), float(t.timeout), *([t.nodes] if t.nodes > 1 else []), *t.imports]
-            for t in spec.tests
-        ],
-        **({"stands_on": list(spec.stands_on)} if spec.stands_on else {}),
-        **({"imports": list(spec.imports)} if spec.imports else {}),
-        **({"not_imported": list(spec.not_imported)} if spec.not_imported else {}),
-        **({"kernel": True} if spec.kernel else {}),
-        **({"usage": True} if policies.usage else {}),
+        "tests": [[t.name, t.run, list(t.needs), float(t.timeout), t.nodes, *t.imports] for t in spec.tests],
+        "stands_on": spec.stands_on,
+        "imports": spec.imports,
+        "not_imported": spec.not_imported,
+        "kernel": spec.kernel,
+        "usage": policies.usage,
         "statements": [[s.kind, s.name, list(s.arguments)] for s in operations(spec, policies, families)],
     }
     return sha256_bytes(canonical_json(form))

@@ -39,7 +39,7 @@ from envmgr.wheels.unpack import is_program
 
 # `module:function`, and perhaps extras. Source: packaging.python.org, "Entry points specification".
 _FUNCTION = re.compile(r"\s*([A-Za-z_][\w.]*)\s*:\s*([A-Za-z_][\w.]*)\s*(\[[^\r\n]*)?$", re.ASCII)
-_LAYOUT = 3  # counts up when the same lock gives another tree
+_LAYOUT = 1  # counts up when the same lock gives another tree
 
 
 def install_of(name: str, lock: UserLock, prefix: Prefix, site: Site) -> Install:

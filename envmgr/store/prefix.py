@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from envmgr.catalog.names import Entry
@@ -132,20 +132,12 @@ class Prefix:
 class Install:
     """One install of the store: its paths, whether or not it is there. `digest` is the full 64 hex digits.
 
-    `entry` is its name and version in the store: those of a catalog entry, or of a part that its backend builds. `layout` is the backend's layout in its digest, and `newest` the layout that it would have
-    on a fresh prefix, if known.
+    `entry` is its name and version in the store: those of a catalog entry, or of a part that its backend builds.
     """
 
     prefix: Prefix
     entry: Entry
     digest: str
-    layout: int | None = field(default=None, compare=False)
-    newest: int | None = field(default=None, compare=False)
-
-    @property
-    def of_older_layout(self) -> bool:
-        """Return whether it has an older layout. Then it stays in use until its lock changes."""
-        return self.layout is not None and self.newest is not None and self.layout < self.newest
 
     @property
     def label(self) -> str:
@@ -245,28 +237,6 @@ def install_digest(entry: Entry, backend: str, identity: object, target: Target,
         "prefix": str(root),
     }
     return sha256_bytes(canonical_json(payload))
-
-
-def find_install(
-    prefix: Prefix, entry: Entry, backend: str, identity: object, target: Target, *, layout: int
-) -> Install:
-    """Return the install's place: that of the oldest layout that is there; else that of `layout`.
-
-    An upgrade renames and rebuilds nothing: an install of an older layout is used as long as its lock stays.
-    """
-
-    def of(number: int) -> Install:
-        return install_of(prefix, entry, backend, identity, target, layout=number, newest=layout)
-
-    return next((each for each in map(of, range(1, layout + 1)) if each.exists()), of(layout))
-
-
-def install_of(
-    prefix: Prefix, entry: Entry, backend: str, identity: object, target: Target, *, layout: int, newest: int
-) -> Install:
-    """Return the place of an install of just this layout, whether or not it is there."""
-    digest = install_digest(entry, backend, identity, target, prefix.root, layout=layout)
-    return Install(prefix, entry, digest, layout, newest)
 
 
 def recorded_digest(manifest: Path) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.conda.cuda import cuda_of
 from envmgr.backends.conda.judging import facts_of, notes_of
-from envmgr.backends.conda.lock import MARKED, PYTHON, UNPACKED, CondaLock, LockedPackage
+from envmgr.backends.conda.lock import PYTHON, UNPACKED, CondaLock, LockedPackage
 from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME, lock_texts, read_lock, require_own_channels
 from envmgr.backends.conda.models import (
     SOLVERS,
@@ -61,9 +61,7 @@ class LoadedCondaLock(LoadedLock):
     folder: Path
 
     def items(self, site: Site, target: Target) -> tuple[Item, ...]:
-        # Layout 2 only changed installs with a Python: the others keep their digest.
-        newest = None if PYTHON in self.content.versions else 1
-        return (Item(self.backend.install(self.entry, self.content.identity(), site, target, newest=newest)),)
+        return (Item(self.backend.install(self.entry, self.content.identity(), site, target)),)
 
     def cuda(self) -> str | None:
         return cuda_of(self.content, self.wanted)
@@ -112,7 +110,6 @@ class CondaBackend(Backend):
     """
 
     name = "conda"
-    layout = MARKED
     input = CondaInput
     settings = CondaSettings
     solvers = SOLVERS
@@ -188,9 +185,7 @@ class CondaBackend(Backend):
         except EnvmgrError:
             return {}
 
-    def parts(self, provenance: Mapping[str, Any], texts: Mapping[str, str]) -> Iterable[Part]:
-        if LOCK_NAME not in texts:
-            return super().parts(provenance, texts)
+    def parts(self, provenance: Mapping[str, Any], texts: Mapping[str, str]) -> Iterable[Part]:  # noqa: ARG002 - the lock says all
         from envmgr.backends.conda.parts import parts_of
 
         return parts_of(texts)

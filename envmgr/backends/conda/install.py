@@ -12,7 +12,7 @@ from pathlib import Path
 
 from envmgr.backends.conda.activate import capture_activation
 from envmgr.backends.conda.client import ADDER, INSTALLER, failure_for, failure_of_added
-from envmgr.backends.conda.lock import MARKED, PYTHON, UNPACKED, CondaLock, LockedPackage
+from envmgr.backends.conda.lock import PYTHON, UNPACKED, CondaLock, LockedPackage
 from envmgr.backends.conda.models import Channel, CondaInput, channels_of, package_cache
 from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, Given
@@ -34,8 +34,7 @@ def install_packages(
 
     On any failure neither staging nor a partial install stays; downloads stay in the cache, checked.
     """
-    has_python = PYTHON in lock.versions and (install.layout or 0) >= MARKED
-    with staged_install(install, site, marks=has_python) as staged:
+    with staged_install(install, site) as staged:
         package_cache(install.prefix).mkdir(parents=True, exist_ok=True)
         label, wheels = str(install.entry), dict[str, Path]()
         if lock.added is not None:

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from envmgr.wheels.lockfile import LockedWheels
 
 PYTHON = "python"  # the package that brings `bin/python`, also for PyPy in conda-forge
-# Layouts of an install. 1: the packages, compiled, read-only. 2: a Python has the mark of `system/pythons.py`; installs
-# without a Python did not change.
-MARKED = 2
 
 # A conda package is three to four times as large unpacked (measured with the stand-ins and torch's wheels).
 UNPACKED = 4

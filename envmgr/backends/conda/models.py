@@ -135,10 +135,7 @@ class CondaInput(FrozenModel):
 
     def digest(self) -> str:
         """Return the digest of the input that the lock answers. It includes the defaults: a change of them makes locks
-        stale.
-
-        Fields for wheels count only if there is `pip`. Without `pip` the digest is the same as before these fields
-        existed.
+        stale. Fields for wheels count only if there is `pip`.
         """
         said = self.model_dump(mode="json", exclude=None if self.pip else set(_OF_WHEELS))
         return recipe_digest("conda", {**said, "virtual_packages": self.all_virtual_packages()})

@@ -120,9 +120,7 @@ class ContainerBackend(Backend):
         except EnvmgrError:
             return {}
 
-    def parts(self, provenance: Mapping[str, Any], texts: Mapping[str, str]) -> Iterable[Part]:
-        if LOCK_NAME not in texts:
-            return super().parts(provenance, texts)
+    def parts(self, provenance: Mapping[str, Any], texts: Mapping[str, str]) -> Iterable[Part]:  # noqa: ARG002 - the lock says all
         return [ContainerLock.model_validate_json(texts[LOCK_NAME]).part()]
 
     def folders(self, prefix: Prefix) -> Sequence[OwnFolder]:

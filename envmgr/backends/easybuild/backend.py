@@ -7,22 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from envmgr.backends import Backend, Built, GpuCodes, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.easybuild import Workbench
 from envmgr.backends.easybuild.build_place import clean_modules
 from envmgr.backends.easybuild.easyconfigs import changed_since, gone_files, installed_easyconfigs, shipped_files
 from envmgr.backends.easybuild.gpus import compiled_for, explain_gpus
-from envmgr.backends.easybuild.items import (
-    MARKED,
-    items_of,
-    lock_of,
-    locks_folder,
-    module_file,
-    modules_folder,
-    tools_folder,
-)
+from envmgr.backends.easybuild.items import chain_of, lock_of, locks_folder, module_file, modules_folder, tools_folder
 from envmgr.backends.easybuild.lock import (
     LOCK_NAME,
     EasyBuildLock,
@@ -32,7 +24,7 @@ from envmgr.backends.easybuild.lock import (
     render_lock,
 )
 from envmgr.backends.easybuild.lock_checks import licence_words, lock_facts, require_fresh, version_of
-from envmgr.backends.easybuild.parts import item_parts, items_in, named_part
+from envmgr.backends.easybuild.parts import item_parts
 from envmgr.backends.easybuild.settings import (
     EasyBuildInput,
     EasyBuildSettings,
@@ -48,7 +40,6 @@ from envmgr.catalog.site import Site, Target, read_target
 from envmgr.downloads import Fetched, Given
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
-from envmgr.store.parts import Part
 from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.system.run import Runner
 from envmgr.system.safe_paths import remove_below
@@ -69,7 +60,10 @@ class LoadedEasyBuildLock(LoadedLock):
     content: EasyBuildLock
 
     def items(self, site: Site, target: Target) -> tuple[Item, ...]:
-        return items_of(self.content, Prefix(site.prefix), target, newest=self.backend.layout)
+        def find(entry: Entry, identity: object) -> Install:
+            return self.backend.install(entry, identity, site, target)
+
+        return chain_of(self.content, target.cpu_level, find)
 
     def cuda(self) -> str | None:
         return lock_facts(self.content).cuda
@@ -165,7 +159,6 @@ class EasyBuildBackend(Backend):
     """EasyBuild, in just the version of each lock, as a process of its own."""
 
     name = "easybuild"
-    layout = MARKED
     input = EasyBuildInput
     settings = EasyBuildSettings
 
@@ -227,15 +220,6 @@ class EasyBuildBackend(Backend):
             return locked_versions(read_easybuild_lock(folder)[0])
         except EnvmgrError:
             return {}
-
-    def parts(self, provenance: Mapping[str, Any], texts: Mapping[str, str]) -> Iterable[Part]:
-        if "parts" in provenance:
-            return super().parts(provenance, texts)
-        if LOCK_NAME not in texts:
-            return [named_part(provenance)]
-        items = items_in(texts[LOCK_NAME])
-        own = [item for item in items if item.key == provenance["install"]]
-        return [part for item in own for part in item_parts(item, items)]
 
     def explain(self, site: Site) -> Iterable[SiteFact]:
         if site.build_user is None and os.geteuid() == 0:

@@ -19,8 +19,6 @@ from envmgr.backends.easybuild.failures import build_failure
 from envmgr.backends.easybuild.flat import flat_facts
 from envmgr.backends.easybuild.installation import INSIDE, EasyBuild
 from envmgr.backends.easybuild.items import (
-    MARKED,
-    brings_python,
     configuration_of,
     locks_folder,
     module_file,
@@ -298,9 +296,7 @@ def _finish(order: Order) -> None:
         if text is not None:
             notes.mkdir()
             keep.write_bytes(text)
-    # An install of layout 1 has no mark, also if it is built again.
-    if brings_python(order.locked) and (install.layout or 0) >= MARKED:
-        mark_pythons(tree)
+    mark_pythons(tree)
     group = group_id(order.site.policies.group)
     make_read_only(tree, group=group, mask=order.site.policies.mask)
     change(module, group=group, mode=0o444, kinds=(stat.S_ISREG,))

@@ -3,63 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem
 from envmgr.backends.easybuild.settings import handed_to, optarch, said_by
 from envmgr.catalog.names import Entry
-from envmgr.catalog.site import Target
 from envmgr.catalog.site_file import CpuLevel
-from envmgr.store.prefix import Install, Item, Prefix, install_of
-
-# 1: what EasyBuild installs, without its logs, read-only. 2: a Python has the mark of `system/pythons.py`; installs
-# without one are as before.
-MARKED = 2
-
-# Easyconfigs whose install brings `bin/python` with its standard library. Source: EasyBuild 5.4.1, the names in its
-# easyconfigs of the easyblocks EB_Python, EB_Anaconda and EB_Mamba, and PyPy.
-_PYTHONS = frozenset(
-    {"Python", "PyPy", "Anaconda2", "Anaconda3", "Miniconda2", "Miniconda3", "Miniforge3", "Mamba", "Mambaforge"}
-)
+from envmgr.store.prefix import Install, Item, Prefix
 
 
-def brings_python(item: LockedItem) -> bool:
-    """Return whether its install will have a Python: known before it is built, as the digest must be."""
-    return item.name in _PYTHONS or item.python
-
-
-def items_of(lock: EasyBuildLock, prefix: Prefix, target: Target, newest: int = MARKED) -> tuple[Item, ...]:
-    """Return the items, with Pythons of the layouts (up to `newest`) on which the entry's install is there.
-
-    If it is not there, they are those with which the fewest installs are missing. What only the build of a finished
-    install needed may be gone, such as an old Python: nothing is built again for that. Among equals the oldest that is
-    there counts, and the newest that is not.
-    """
-    pythons = sum(map(brings_python, lock.items))
-
-    def chain(layouts: Sequence[int]) -> tuple[Item, ...]:
-        each = iter(layouts)
-
-        def find(entry: Entry, identity: object, python: bool) -> Install:
-            layout, last = (next(each), newest) if python else (1, 1)
-            return install_of(prefix, entry, "easybuild", identity, target, layout=layout, newest=last)
-
-        return chain_of(lock, target.cpu_level, find)
-
-    def missing(items: Sequence[Item]) -> int:
-        return sum(not item.install.exists() for item in items)
-
-    chains = [chain(layouts) for layouts in product(range(1, newest + 1), repeat=pythons)]
-    there = next((items for items in chains if items[-1].install.exists()), None)
-    return there or min(reversed(chains), key=missing)
-
-
-def chain_of(
-    lock: EasyBuildLock, cpu_level: CpuLevel, find: Callable[[Entry, object, bool], Install]
-) -> tuple[Item, ...]:
-    """Return the items in build order; `find` gets an entry of the store, its identity, and whether it is a Python.
+def chain_of(lock: EasyBuildLock, cpu_level: CpuLevel, find: Callable[[Entry, object], Install]) -> tuple[Item, ...]:
+    """Return the items in build order; `find` gets an entry of the store and its identity.
 
     An item's digest covers the digests of what it depends on, so that a change reaches all items above it.
     """
@@ -68,7 +23,7 @@ def chain_of(
     for item in lock.items:
         digests = {d: installs[d].digest for d in (*item.depends, *item.build_depends)}
         identity = _identity(lock, item, configuration_of(lock, item, cpu_level), digests)
-        installs[item.key] = install = find(Entry(item.name, item.version), identity, brings_python(item))
+        installs[item.key] = install = find(Entry(item.name, item.version), identity)
         needs, build_needs = (tuple(installs[d] for d in each) for each in (item.depends, item.build_depends))
         found.append(Item(install, needs, build_needs))
     return tuple(found)

@@ -85,9 +85,8 @@ class LockedItem(FrozenModel):
     `depends` are `name/version` of items before it that it runs with, `build_depends` of those that only its build
     needs. `origin` is where the easyconfig lies: in a folder of the site or of envmgr, or in EasyBuild itself.
     `files` are sources that lie beside it. `os_packages` are lists of alternatives. `eulas` are the softwares whose
-    licence agreement its easyblock asks for, or that the easyconfig itself accepts. `python` says that its easyblock
-    makes a conda environment, which has a Python. `asks` are the settings of GPUs that it is built with, if they are
-    set.
+    licence agreement its easyblock asks for, or that the easyconfig itself accepts. `asks` are the settings of GPUs
+    that it is built with, if they are set.
     """
 
     name: FolderName
@@ -103,7 +102,6 @@ class LockedItem(FrozenModel):
     eulas: tuple[str, ...] = ()
     os_packages: tuple[tuple[str, ...], ...] = ()
     extensions: tuple[str, ...] = ()
-    python: bool = False
     asks: tuple[Setting, ...] = ()
     instructions: str = Field(default="", description="how to get what cannot be downloaded, in the easyconfig's words")
 

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from envmgr.backends.easybuild.lock import LOCK_NAME, EasyBuildLock, LockedItem
+from envmgr.backends.easybuild.lock import LockedItem
 from envmgr.store.parts import Part
-from envmgr.system.yamlfile import parse_yaml
-
-
-@lru_cache(8)  # one text is that of up to 100 installs, and takes a second
-def items_in(text: str) -> tuple[LockedItem, ...]:
-    """Return the items of a lock. Raise ValueError, InputError for another text."""
-    return EasyBuildLock.model_validate(parse_yaml(text, LOCK_NAME)).items
 
 
 def item_parts(item: LockedItem, items: Sequence[LockedItem]) -> Iterator[Part]:
@@ -29,12 +21,6 @@ def item_parts(item: LockedItem, items: Sequence[LockedItem]) -> Iterator[Part]:
     for extension in item.extensions:
         name, _, version = extension.rpartition("/")
         yield Part(ecosystem="easybuild", name=name, version=version, build=item.key, key=extension, needs=(item.key,))
-
-
-def named_part(provenance: Mapping[str, Any]) -> Part:
-    """Return just the software: a manifest names the packages of the whole lock."""
-    packages = ((name, str(text).partition(" ")[0]) for name, text in provenance["packages"].items())
-    return _part(str(provenance["install"]), [(name.partition("/")[0], version) for name, version in packages])
 
 
 def _part(key: str, packages: Iterable[tuple[str, str]], **more: Any) -> Part:

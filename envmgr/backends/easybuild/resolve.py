@@ -25,7 +25,7 @@ from envmgr.wording import did_you_mean
 
 _TIMEOUT = 1800.0  # seconds; a closure of 130 easyconfigs takes three
 # Fields of an item that `inside/resolve.py` returns as the lock has them.
-_AS_LOCKED = ["name", "version", "depends", "build_depends", "eulas", "os_packages", "extensions", "python", "asks"]
+_AS_LOCKED = ["name", "version", "depends", "build_depends", "eulas", "os_packages", "extensions", "asks"]
 
 
 def resolve_easyconfig(wanted: EasyBuildInput, tool: EasyBuild, site: Site, runner: Runner) -> EasyBuildLock:

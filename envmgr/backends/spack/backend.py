@@ -127,9 +127,7 @@ class SpackBackend(Backend):
         except EnvmgrError:
             return {}
 
-    def parts(self, provenance: Mapping[str, Any], texts: Mapping[str, str]) -> Iterable[Part]:
-        if SPACK_LOCK not in texts:
-            return super().parts(provenance, texts)
+    def parts(self, provenance: Mapping[str, Any], texts: Mapping[str, str]) -> Iterable[Part]:  # noqa: ARG002 - the lock says all
         return _parts(lock_of(texts[SPACK_LOCK], Path(SPACK_LOCK)), texts.get(LOCK_NAME, ""))
 
     def reads(self, site: Site) -> Sequence[Path]:

@@ -228,9 +228,7 @@ class WheelsBackend(Backend):
         except EnvmgrError:
             return {}
 
-    def parts(self, provenance: Mapping[str, Any], texts: Mapping[str, str]) -> Iterable[Part]:
-        if WHEELS_LOCK not in texts:
-            return super().parts(provenance, texts)
+    def parts(self, provenance: Mapping[str, Any], texts: Mapping[str, str]) -> Iterable[Part]:  # noqa: ARG002 - the lock says all
         return wheel_parts(read_wheels(texts[WHEELS_LOCK], WHEELS_LOCK)[0].rows)
 
     def channels(self, recipe: Recipe, site: Site) -> Collection[str]:

@@ -6,13 +6,11 @@ import sys
 from typing import TYPE_CHECKING
 
 from envmgr.cli.render import out, table
-from envmgr.wording import counted, shortened
+from envmgr.wording import counted
 
 if TYPE_CHECKING:
     from envmgr.commands.find import FindResult, FoundPart
     from envmgr.commands.sbom import SbomResult
-
-_NAMED_ONLY = "only names and versions of packages are known, not their extensions: its lock is not known any more"
 
 
 def show_find(result: FindResult) -> None:
@@ -26,8 +24,6 @@ def show_find(result: FindResult) -> None:
         out(f"also for {who}")
     for each in result.unread:
         out(f"not looked at: {each.what}: {each.why}")
-    for line in shortened([f"{path}: {_NAMED_ONLY}" for path in result.named_only], 5):
-        out(line)
     entries = counted(result.entries, "entries")
     where = f"{entries}, {counted(len(result.generations), 'generations')}, {_environments(result)}"
     out(f"{len(result.found)} found in {where}" if result.found else f"no {' and no '.join(result.asked)} in {where}")

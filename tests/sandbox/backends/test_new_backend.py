@@ -119,26 +119,6 @@ def test_new_backend_goes_by_the_command_line_from_lock_to_gc(scene: ScriptScene
     assert [p.name for p in (box.prefix / "cache").iterdir()] == ["sources"]
 
 
-def test_install_of_an_older_layout_stays_in_use_until_its_lock_changes(
-    scene: ScriptScene, copy: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    box = scene.box
-    box.ok("lock", ENTRY)
-    box.ok("build", ENTRY)
-    before = sorted((box.prefix / "store").glob("*/*"))
-    upgraded = tmp_path_factory.mktemp("upgraded")
-    copy_with(upgraded, f"{FOLDER}/")
-    backend = upgraded / FOLDER / "backend.py"
-    backend.write_text(backend.read_text().replace('    name = "script"\n', '    name = "script"\n    layout = 2\n'))
-    box.copy = upgraded
-    assert "nothing to do" in box.ok("build", ENTRY).stdout
-    assert sorted((box.prefix / "store").glob("*/*")) == before
-    scene.change()
-    box.ok("lock", ENTRY)
-    box.ok("build", ENTRY)
-    assert len([path for path in (box.prefix / "store").glob("*/*") if path.is_dir()]) == 2
-
-
 def test_backend_of_one_file_works_too(
     scene: ScriptScene, copy: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -13,6 +13,8 @@ import pytest
 from packageurl import PackageURL
 
 from envmgr.backends import get_backend
+from envmgr.backends.easybuild.lock import read_easybuild_lock
+from envmgr.backends.easybuild.parts import item_parts
 from envmgr.catalog.recipe import load_recipe
 from envmgr.exchange.sboms import write_sbom
 from envmgr.exchange.sboms.document import CarriedPart, CarriedSbom, Component, Document, purl_of
@@ -41,13 +43,11 @@ def packages_of(entry: str) -> Mapping[str, str]:
 def shipped_parts(entry: str) -> list[Part]:
     folder = ROOT / entry
     backend = get_backend(load_recipe(folder / "recipe.yaml").backend)
+    if backend.name == "easybuild":
+        items = read_easybuild_lock(folder)[0].items
+        return [part for item in items for part in item_parts(item, items)]
     texts = {path.name: path.read_text() for path in folder.iterdir() if path.is_file()}
-    packages = packages_of(entry)
-    found: list[Part] = []
-    installs = [f"{name.partition('/')[0]}/{text.split()[0]}" for name, text in packages.items()]
-    for install in installs if backend.name == "easybuild" else ["x/1"]:
-        found += backend.parts({"packages": packages, "install": install}, texts)
-    return found
+    return [*backend.parts({}, texts)]
 
 
 @pytest.mark.parametrize("entry", LOCKED)

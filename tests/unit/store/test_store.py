@@ -12,7 +12,7 @@ from envmgr.catalog.names import Entry
 from envmgr.catalog.site import Target
 from envmgr.errors import EnvmgrError
 from envmgr.store.manifest import InstallFacts, Manifest, write_manifest
-from envmgr.store.prefix import Install, Prefix, find_install, install_digest, installs
+from envmgr.store.prefix import Install, Prefix, install_digest, installs
 
 TARGET = Target(arch="x86_64", cpu_level="x86-64-v2", os_id="rocky", os_major="9", glibc="2.34")
 IDENTITY = [{"name": "zlib", "version": "1.3", "url": "https://example.org/zlib-1.3.conda", "sha256": "ab" * 32}]
@@ -81,37 +81,6 @@ def test_install_digest_is_golden() -> None:
 )
 def test_install_digest_changes_with_everything_that_decides_the_bytes(change: dict[str, Any]) -> None:
     assert digest(**change) != digest()
-
-
-def test_install_of_an_older_layout_is_used_as_long_as_it_is_there(tmp_path: Path) -> None:
-    """An upgrade that counts a layout up renames and rebuilds nothing."""
-    prefix = Prefix(tmp_path)
-
-    def find(layout: int, identity: Any = IDENTITY) -> str:
-        return find_install(prefix, ENTRY, "conda", identity, TARGET, layout=layout).digest
-
-    def of(layout: int, identity: Any = IDENTITY) -> str:
-        return digest(root=tmp_path, layout=layout, identity=identity)
-
-    assert [find(1), find(2), find(3)] == [of(1), of(2), of(3)]
-    put(Install(prefix, ENTRY, of(2)))
-    assert [find(1), find(2), find(3)] == [of(1), of(2), of(2)]
-    put(Install(prefix, ENTRY, of(1)))
-    assert [find(1), find(2), find(3)] == [of(1), of(1), of(1)]
-    assert find(3, []) == of(3, [])  # another lock
-    Install(prefix, ENTRY, of(1)).manifest.unlink()
-    assert find(3) == of(2)
-
-
-def test_install_knows_that_its_layout_is_an_older_one(tmp_path: Path) -> None:
-    prefix = Prefix(tmp_path)
-
-    def find(layout: int) -> Install:
-        return find_install(prefix, ENTRY, "conda", IDENTITY, TARGET, layout=layout)
-
-    put(find(1))
-    assert [(find(n).layout, find(n).of_older_layout) for n in (1, 2)] == [(1, False), (1, True)]
-    assert not next(iter(installs(prefix))).of_older_layout  # a folder does not tell
 
 
 JSON = st.recursive(

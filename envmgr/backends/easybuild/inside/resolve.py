@@ -104,7 +104,7 @@ def item_answer(item):
     from easybuild.tools.module_naming_scheme.utilities import det_full_ec_version
 
     config = item["ec"]
-    sources, patches, files, eulas, python = files_of(item)
+    sources, patches, files, eulas = files_of(item)
     needed = [dep for dep in config.all_dependencies if not dep.get("external_module")]
     external = [dep["full_mod_name"] for dep in config.all_dependencies if dep.get("external_module")]
     build_only = {key_of(dep) for dep in needed if dep.get("build_only")}
@@ -119,7 +119,6 @@ def item_answer(item):
         "patches": patches,
         "files": files,
         "eulas": eulas,
-        "python": python,
         "os_packages": [[dep] if isinstance(dep, str) else list(dep) for dep in config["osdependencies"]],
         "extensions": [extension_name(e) for e in config.get_ref("exts_list") or []],
         "instructions": config["download_instructions"] or "",
@@ -139,12 +138,7 @@ def key_of(dep):
 
 
 def files_of(item):
-    """Return what the easyblock's own fetch step asks for: sources, patches, files among easyconfigs, and EULAs.
-
-    The last value is whether its easyblock makes a conda environment. That counts as a Python: EasyBuild asks conda to
-    bring setuptools into each.
-    """
-    from easybuild.easyblocks.generic.conda import Conda
+    """Return what the easyblock's own fetch step asks for: sources, patches, files among easyconfigs, and EULAs."""
     from easybuild.framework.easyblock import get_easyblock_instance
 
     with noting() as (asked, local, eulas):
@@ -178,7 +172,7 @@ def files_of(item):
         if name not in patches
     ]
     patches = [{"name": n, "path": str(p), "checksums": sha256_of(c, n)} for n, (p, c) in patches.items()]
-    return sources, patches, files, sorted(eulas), isinstance(block, Conda)
+    return sources, patches, files, sorted(eulas)
 
 
 def make_extensions(block):

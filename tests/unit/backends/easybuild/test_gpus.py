@@ -59,7 +59,7 @@ def digests(of: EasyBuildLock, where: Site) -> dict[str, str]:
     """name -> sha256 of what decides its bytes."""
     backend, found = EasyBuildBackend(), {}
 
-    def find(entry: Any, identity: object, python: bool) -> Any:
+    def find(entry: Any, identity: object) -> Any:
         found[entry.name] = sha256_bytes(canonical_json(identity))
         return backend.install(entry, identity, where, TARGET)
 

@@ -1,8 +1,7 @@
-"""A Python that an envmgr before the mark of PEP 668 built: it stays in use until its lock changes, and `list` says so."""
+"""A Python whose pip no mark stops, as one before 23.0, which reads none: what keeps it from the install then."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,82 +15,40 @@ from tests.helpers.scenes import locked
 from tests.helpers.standin.channel import Channel
 from tests.helpers.waiting import HANGS
 
-ENTRY, OTHER = "py/1.0", "hello/1.0"
-SPECS = [f"python {PYTHON}.*", "pip"]
-MARK = f"lib/python{PYTHON}/EXTERNALLY-MANAGED"
-NOTE = "of an older layout, in use until its lock changes"
+ENTRY = "py/1.0"
 
 
 @dataclass
-class Upgraded(Sandbox):
-    """A sandbox whose envmgr is `older`, as long as that is set."""
+class Unmarked(Sandbox):
+    """A sandbox whose envmgr is `copy`, as long as that is set."""
 
-    older: Path | None = None
+    copy: Path | None = None
 
     def environ(self, **extra: str) -> dict[str, str]:
-        return super().environ(**({"PYTHONPATH": str(self.older)} if self.older else {}), **extra)
+        return super().environ(**({"PYTHONPATH": str(self.copy)} if self.copy else {}), **extra)
 
 
 @pytest.fixture
-def box(tmp_path: Path, channel: Channel) -> Iterator[Upgraded]:
-    """Two entries, with Python and without, built by an envmgr whose conda backend has the first layout."""
-    made = Upgraded(tmp_path / "box", str(channel.folder), older=tmp_path / "older")
+def box(tmp_path: Path, channel: Channel) -> Iterator[Unmarked]:
+    """An entry with Python, built by an envmgr that marks none."""
+    made = Unmarked(tmp_path / "box", str(channel.folder), copy=tmp_path / "copy")
     made.root.mkdir()
-    made.policies |= {"keep_days": 0, "keep_generations": 1}
     made.write_site()
-    copy_with(tmp_path / "older", "nothing/")
-    backend = tmp_path / "older/envmgr/backends/conda/backend.py"
-    text = backend.read_text()
-    assert text.count("    layout = MARKED\n") == 1
-    backend.write_text(text.replace("    layout = MARKED\n", "    layout = 1\n"))
-    locked(made, ENTRY, SPECS)
-    locked(made, OTHER, ["hello-prefix"])
-    made.ok("build", ENTRY, OTHER)
-    made.older = None
+    copy_with(tmp_path / "copy", "nothing/")
+    file = tmp_path / "copy/envmgr/system/pythons.py"
+    text = file.read_text()
+    marks = "    marks = [folder / MARK for folder in standard_libraries(root)]\n"
+    assert text.count(marks) == 1
+    file.write_text(text.replace(marks, "    marks: list[Path] = []\n"))
+    locked(made, ENTRY, [f"python {PYTHON}.*", "pip"])
+    made.ok("build", ENTRY)
+    made.copy = None
     yield made
     made.clear()
 
 
-def installs(box: Sandbox) -> set[str]:
-    return {str(p.relative_to(box.prefix)) for p in box.prefix.glob("store/*/*") if p.is_dir()}
-
-
-def notes(box: Sandbox) -> dict[str, list[str]]:
-    entries = box.ok("list", "--format", "json").data["entries"]
-    return {e["entry"]: [n for n in e["notes"] if n == NOTE] for e in entries if not e["shipped"]}
-
-
-def test_it_stays_in_use_until_its_lock_changes(box: Upgraded) -> None:
-    before = installs(box)
-    assert [path for path in before if (box.prefix / path / MARK).exists()] == []
-    assert notes(box) == {ENTRY: [NOTE], OTHER: []}
-    assert NOTE in box.ok("show", ENTRY).stdout
-    plan = box.ok("build", "--dry-run", ENTRY, OTHER, "--format", "json").data
-    assert [(s["build"], s["publish"]) for s in plan["steps"]] == [("reuse", "unchanged")] * 2
-    assert "nothing to do" in box.ok("build", ENTRY, OTHER).stdout
-    assert box.ok("gc", "--format", "json").data["installs"] == []
-    assert box.ok("verify").stdout == (
-        "1 generation verified, 0 differ from their record\n2 installs verified, 0 differ from their manifest\n"
-    )
-    assert installs(box) == before
-
-    locked(box, ENTRY, [*SPECS, "six"])
-    box.ok("build", ENTRY)
-    (new,) = installs(box) - before
-    assert (box.prefix / new / MARK).is_file()
-    rows = json.loads((box.prefix / f"{new}.manifest.json").read_text())["paths"]
-    assert [row[1:3] for row in rows if row[0] == MARK] == [["file", "0444"]]
-    assert notes(box) == {ENTRY: [], OTHER: []}
-    assert box.ok("gc", "--format", "json").data["installs"] == [
-        path for path in before if path.startswith("store/py/")
-    ]
-    assert box.ok("verify").stdout == (
-        "1 generation verified, 0 differ from their record\n2 installs verified, 0 differ from their manifest\n"
-    )
-
-
-def test_its_pip_which_no_mark_stops_is_stopped_by_a_setting_of_pip(box: Upgraded) -> None:
-    """A pip before 23.0 is as good as one without the mark: it does not read it. Its venvs, and other places, take packages."""
+def test_its_pip_which_no_mark_stops_is_stopped_by_a_setting_of_pip(box: Unmarked) -> None:
+    """Its venvs, and other places, take packages."""
     wheels = f"--quiet --no-index --find-links {CACHE / 'wheels'}"
     done = box.shell(
         f"""
@@ -116,7 +73,7 @@ def test_its_pip_which_no_mark_stops_is_stopped_by_a_setting_of_pip(box: Upgrade
     assert "0 differ from their manifest" in box.ok("verify").stdout
 
 
-def test_no_spelling_brings_a_change_of_it_past_the_shim(box: Upgraded) -> None:
+def test_no_spelling_brings_a_change_of_it_past_the_shim(box: Unmarked) -> None:
     """Root may write the install, and this pip is not kept from it: the shim alone is what stops it."""
     wheels = f"--quiet --no-index --find-links {CACHE / 'wheels'}"
     refused = [

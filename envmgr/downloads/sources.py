@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote, urlsplit
 from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, Given, has
 from envmgr.downloads.bring import bring
-from envmgr.downloads.failures import disk_failure
+from envmgr.downloads.failures import worker_failure
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
@@ -102,10 +102,7 @@ def fetch_sources(
             failed = [(wanted[f["sha256"], f["name"]], f["reasons"]) for f in event["failed"]]
             lost = [_Lost(file, [*damaged.get(file, ()), *reasons]) for file, reasons in failed]
             return _not_had(sorted(lost, key=lambda one: one.file.name), site, prefix, label)
-        if disk := disk_failure(event, request):
-            return disk
-        lines = str(event["message"]).splitlines()
-        return EnvmgrError("worker-failed", f"{event['kind']} in the download worker", context=lines)
+        return worker_failure(event, request, label=label, mirrors="sources.mirrors", rows={})
 
     try:
         asked = [Download(f.name, f.sha256, source_places(f, site)) for f in wanted.values()]

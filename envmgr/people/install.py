@@ -142,7 +142,7 @@ def _unpack(
     }
     label = str(install.entry)
     return promised_by_worker(
-        "envmgr.wheels.install_worker", request, len(wheels), label, runner, reporter, failure=wheel_failure
+        "envmgr.wheels.install_worker", request, len(wheels), label, runner, reporter, failure=wheel_failure(label)
     )
 
 

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
 from urllib.error import HTTPError
 
 from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, FetchedFile, Given
 from envmgr.downloads.bring import bring
-from envmgr.downloads.failures import disk_failure, download_failure
+from envmgr.downloads.failures import Row, other_ways, worker_failure
 from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
@@ -25,78 +26,38 @@ from envmgr.wheels.lockfile import LockedRow, file_of
 from envmgr.wheels.resolve import index_places, unhashed
 from envmgr.wheels.settings import wheel_cache
 
-_MIRROR = (
-    "give the index a mirror in site.yaml (backends.wheels.indexes.<name>.mirrors takes URLs and folders), or bring "
-    "the wheels from a machine with a network: `envmgr fetch ENTRY` there, `envmgr fetch ENTRY --file FOLDER` here"
-)
-_AGAIN = (
-    "what was fetched is kept: run the same command again, or use another mirror (backends.wheels.indexes in site.yaml)"
-)
-# Kind of the last place's fault -> reference and hint.
-_DOWNLOADS = {
-    "unreachable": ("no-network", _MIRROR),
-    "not-found": ("not-found", f"the index no longer has it: {_MIRROR}; or lock again"),
-    "stalled": ("download-stalled", f"try again later, or {_MIRROR}"),
-    "sha256": (
-        "wrong-sha256",
-        (
-            "the file there is damaged or was replaced: compare it with the index's; an index never changes a file "
-            "of a version"
-        ),
+_MIRRORS = "backends.wheels.indexes.<name>.mirrors"
+_ROWS: Mapping[str, Row] = {
+    "BadWheel": ("wheel-invalid", "{message}", (), "report it to the package's authors; lock another version"),
+    "NoPython": (
+        "base-without-python",
+        "{message}",
+        (),
+        "is the entry that `python:` names whole? `envmgr verify` tells",
     ),
-    "refused": ("download-refused", f"the server wants a login, or forbids it: {_MIRROR}"),
-}
-# Kind of a worker's error -> reference, context and hint; the error's own message stays.
-_KINDS: Mapping[str, tuple[str, Sequence[str], str]] = {
-    "NoPython": ("base-without-python", (), "is the entry that `python:` names whole? `envmgr verify` tells"),
     "Ended": (
         "install-failed",
+        "{message}",
         ("by the kernel where memory is short (`dmesg` says so), or by somebody",),
         "run the same command again, with a smaller --jobs where memory is short",
     ),
+    "Overlap": (
+        "wheels-overlap",
+        "two wheels have one path with different content: {path}",
+        ("{first}", "{second}"),
+        (
+            "which one wins would be chance: leave one of the two out (packages such as opencv-python and "
+            "opencv-python-headless are one package under two names), by the recipe's requirements or constraints"
+        ),
+    ),
 }
+
 _OURS = ("disk-full", "not-writable", "file-unreadable")  # no other place helps
 
 
-def wheel_failure_for(entry: str) -> Failure:
-    """Return `wheel_failure` with hints that name this entry."""
-
-    def explain(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
-        error = wheel_failure(event, request)
-        error.hint = error.hint.replace("ENTRY", entry)
-        return error
-
-    return explain
-
-
-def wheel_failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
-    """Return the error for the event of a worker that downloads or installs."""
-    kind, message = str(event["kind"]), str(event["message"])
-    if kind == "DownloadError":
-        return download_failure(event, _DOWNLOADS, again=_AGAIN)
-    if disk := disk_failure(event, request):
-        return disk
-    if kind == "BadWheel":
-        hint = "report it to the package's authors; lock another version"
-        return EnvmgrError("wheel-invalid", message, hint=hint)
-    if kind in _KINDS:
-        reference, context, hint = _KINDS[kind]
-        return EnvmgrError(reference, message, context=context, hint=hint)
-    if kind == "Overlap":
-        return EnvmgrError(
-            "wheels-overlap",
-            f"two wheels have one path with different content: {event['path']}",
-            context=[str(event["first"]), str(event["second"])],
-            hint="which one wins would be chance: leave one of the two out (packages such as opencv-python and "
-            "opencv-python-headless are one package under two names), by the recipe's requirements or constraints",
-        )
-    lines = [line.rstrip() for line in message.splitlines() if line.strip()]
-    return EnvmgrError(
-        "install-failed",
-        lines[0] if lines else f"the installation of wheels failed, by a fault of envmgr or its libraries: {kind}",
-        context=lines[1:],
-        hint="nothing was installed; report it with the log if it fails again",
-    )
+def wheel_failure(label: str, more: Mapping[str, Row] = MappingProxyType({})) -> Failure:
+    """Return the words of a worker that handles wheels for `label`; `more` are rows of its own."""
+    return partial(worker_failure, label=label, mirrors=_MIRRORS, rows={**_ROWS, **more})
 
 
 def fetch_wheels(
@@ -189,7 +150,7 @@ class _Fetching:
             )
 
     def _bring(self, downloads: Sequence[Download], given: Given, *, dry_run: bool) -> Fetched:
-        policies, failure = self.site.policies, wheel_failure_for(self.label)
+        policies, failure = self.site.policies, wheel_failure(self.label)
         return bring(
             downloads,
             self.cache,
@@ -238,7 +199,7 @@ class _Fetching:
     def _unread(self, place: IndexPlace, unread: Mapping[str, Exception]) -> EnvmgrError:
         before = self.failed.context if self.failed else ()
         context = (*(f"{page}: {error}" for page, error in [*unread.items()][:10]), *before)
-        hint = _MIRROR.replace("ENTRY", self.label)
+        hint = other_ways(_MIRRORS, self.label)
         if all(isinstance(error, HTTPError) and error.code in (401, 403) for error in unread.values()):
             message = f"an index of {place.index} wants a login, or forbids it"
             return EnvmgrError("download-refused", message, context=context, hint=hint)

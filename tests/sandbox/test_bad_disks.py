@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from envmgr.backends.conda.client import INSTALLER, failure
+from envmgr.backends.conda.client import INSTALLER, failure_for
 from envmgr.errors import EnvmgrError
 from envmgr.report import SilentReporter
 from envmgr.system.child import call_worker
@@ -104,7 +104,7 @@ def test_disk_full_in_a_download(small: Small, channel: Channel) -> None:
         small.mirror = server.url
         small.write_site()
         assert full(small, "build", "py/1.0") == (
-            f"error[disk-full]: no space left under ROOT/prefix/store/py/.staging-1.0-DIGEST\n"
+            f"error[disk-full]: no space left for ROOT/prefix/cache/conda\n"
             f"  [Errno 28] No space left on device\n"
             f"  py/1.0 was not built\n"
             f"  log: LOG\n"
@@ -208,7 +208,7 @@ def compiled(staging: Path, cache: Path, runner: Runner) -> str:
     }
     (staging / ".unpacked").mkdir(exist_ok=True)
     try:
-        call_worker(INSTALLER, request, runner, SilentReporter(), failure=failure)
+        call_worker(INSTALLER, request, runner, SilentReporter(), failure=failure_for("x/1"))
     except EnvmgrError as error:
         return error.render().replace(str(staging), "STAGING")
     return ""
@@ -225,7 +225,10 @@ def test_bytecode_that_is_cut_is_never_an_install(small: Small) -> None:
     (library / "python2.py").write_text("print 1\n")  # has no bytecode, which is no fault
     written = f"__pycache__/large.{sys.implementation.cache_tag}.pyc"
     cut = f"bytecode was not written: lib/{library.name}/large.py"
-    assert compiled(staging, small.root, Bounded()) == f"error[install-failed]: {cut}: File too large"
+    assert (
+        compiled(staging, small.root, Bounded())
+        == f"error[worker-failed]: {cut}: File too large\n\nhint: report it with the log if it fails again"
+    )
     (library / written).unlink(missing_ok=True)
     small.resize(str(shutil.disk_usage(small.prefix).used + (100 << 10)))
     full = f"error[disk-full]: no space left under STAGING\n  {cut}: No space left on device\n\n{FREE}"

@@ -46,8 +46,7 @@ def install_packages(
         with ExitStack() as stack:
             bars = WorkerBars(label, reporter, stack, work=("link", "packages", len(lock.packages)))
             request = _request(lock, install, fetched, jobs)
-            failure = failure_for(label, site)
-            call_worker(INSTALLER, request, runner, reporter, failure=failure, on_event=bars.on_event)
+            call_worker(INSTALLER, request, runner, reporter, failure=failure_for(label), on_event=bars.on_event)
         staged.promised |= promised_files(staged.folder)
         if lock.added is not None:
             staged.promised |= _add_wheels(lock, wheels.values(), wanted, install, runner, reporter, jobs=jobs)
@@ -89,7 +88,7 @@ def _bring(
         runner,
         reporter,
         label=label,
-        failure=failure_for(label, site),
+        failure=failure_for(label),
         given=given,
         dry_run=dry_run,
         copy=copy,
@@ -139,7 +138,7 @@ def _add_wheels(
         "jobs": jobs,
     }
     label = str(install.entry)
-    return promised_by_worker(ADDER, request, len(wheels), label, runner, reporter, failure=failure_of_added)
+    return promised_by_worker(ADDER, request, len(wheels), label, runner, reporter, failure=failure_of_added(label))
 
 
 def _facts(root: Path, lock: CondaLock, runner: Runner, reporter: Reporter) -> InstallFacts:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from envmgr.backends.conda.client import SOLVER, UNSOLVABLE, failure
+from envmgr.backends.conda.client import SOLVER, UNSOLVABLE, solver_failure
 from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage
 from envmgr.backends.conda.models import Channel, CondaInput, channels_of, program_of
 from envmgr.catalog.site import Site
@@ -59,7 +59,7 @@ def solve(
             # A file is called name-version-build, and only the name can have further dashes.
             names = {url.rpartition("/")[2].rsplit("-", 2)[0] for url in urls}
             request |= {"urls": sorted(urls), "names": sorted(names)}
-        solved = call_worker(SOLVER, request, runner, reporter, failure=failure)
+        solved = call_worker(SOLVER, request, runner, reporter, failure=solver_failure)
     packages = tuple(sorted((package_of(r) for r in solved["records"]), key=lambda p: p.name))
     if solver == "conda-lock" and (lost := set(request["urls"]) - {p.url for p in packages}):
         raise EnvmgrError(

@@ -6,6 +6,7 @@ import json
 import stat
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,13 @@ from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, FetchedFile, Given, has
 from envmgr.downloads.bars import WorkerBars
 from envmgr.downloads.bring import bring
-from envmgr.downloads.failures import disk_failure
+from envmgr.downloads.failures import Row, worker_failure
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.build_folders import build_folder, staged_install, work_folder
 from envmgr.store.manifest import InstallFacts, path_environment
 from envmgr.store.prefix import Install, Prefix
-from envmgr.system.child import Event, call_worker
+from envmgr.system.child import Event, Failure, call_worker
 from envmgr.system.files import atomic_write, explain_os_error, remove_tree
 from envmgr.system.locks import file_lock
 from envmgr.system.run import Runner
@@ -34,6 +35,21 @@ from envmgr.system.untrusted_files import ANYWHERE, Kind, read_bytes
 from envmgr.wording import one_line
 
 _CONFIG = Kind("image config", 64 << 20)
+_ROWS: Mapping[str, Row] = {
+    "NoCommand": (
+        "command-not-in-image",
+        "the image of {label} has no program {message}",
+        (),
+        "name its path in the recipe, `commands: {{name: /path}}`; `envmgr` looks where the image's PATH leads",
+    ),
+    "BadLayer": ("image-invalid", "{message}", (), "the image itself is damaged: tell who made it"),
+    "Full": ("disk-full", "{message}", (), "free some space, or name another `build_dir` in site.yaml"),
+    "OSError": ("image-not-made", "the squashfs of {label} was not made", ("{message}",), ""),
+}
+
+
+def _failure(label: str) -> Failure:
+    return partial(worker_failure, label=label, mirrors="registries.conf", rows=_ROWS)
 
 
 def image_cache(prefix: Prefix) -> Path:
@@ -107,30 +123,6 @@ def _take(blob: LockedBlob, file: Path, cache: Path) -> None:
 
 def _downloads(blobs: Iterable[LockedBlob]) -> list[Download]:
     return [Download(blob.file, blob.sha256, (), blob.size) for blob in blobs]
-
-
-def _failure(label: str) -> Any:
-    def explain(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
-        return disk_failure(event, request) or _worker_failure(event, label)
-
-    return explain
-
-
-def _worker_failure(event: Mapping[str, Any], label: str) -> EnvmgrError:
-    kind, message = str(event["kind"]), str(event["message"])
-    if kind == "NoCommand":
-        return EnvmgrError(
-            "command-not-in-image",
-            f"the image of {label} has no program {message}",
-            hint="name its path in the recipe, `commands: {name: /path}`; `envmgr` looks where the image's PATH leads",
-        )
-    if kind == "BadLayer":
-        return EnvmgrError("image-invalid", message, hint="the image itself is damaged: tell who made it")
-    if kind == "Full":
-        return EnvmgrError("disk-full", message, hint="free some space, or name another `build_dir` in site.yaml")
-    return EnvmgrError(
-        "image-not-made", f"the squashfs of {label} was not made", context=message.splitlines()[-5:] or kind
-    )
 
 
 def install_image(

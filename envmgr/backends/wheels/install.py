@@ -255,5 +255,5 @@ def _run_worker(
         str(install.entry),
         runner,
         reporter,
-        failure=wheel_failure,
+        failure=wheel_failure(str(install.entry)),
     )

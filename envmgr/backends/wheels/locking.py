@@ -16,7 +16,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from packaging.pylock import Pylock
 from packaging.requirements import Requirement
@@ -272,16 +271,15 @@ class _Locker:
         """Fetch and check the files; those in the prefix are copied. `policies.min_free` bytes stay free here, too."""
         site = self.resolution.site
         cache = wheel_cache(Prefix(site.prefix))
-        bring(
-            [Download(each.file, each.row.sha256, (each.url,), each.size) for each in files],
-            folder,
-            site.policies,
-            self.resolution.runner,
-            self.resolution.reporter,
-            label=label,
-            failure=_failure,
-            given={each.row.sha256: path for each in files if (path := each.row.cached(cache))},
-        )
+        given = {each.row.sha256: path for each in files if (path := each.row.cached(cache))}
+        downloads = [Download(each.file, each.row.sha256, (each.url,), each.size) for each in files]
+        runner, reporter, failure = self.resolution.runner, self.resolution.reporter, wheel_failure(label)
+        try:
+            bring(downloads, folder, site.policies, runner, reporter, label=label, failure=failure, given=given)
+        except EnvmgrError as error:
+            if error.reference == "disk-full":  # it is not the prefix's
+                error.hint = "name a folder with more room in $TMPDIR, which the build user may enter, and run the same command again"
+            raise
 
     def _ask(self, question: str, source: SourceBuild, folder: Path, found: Sequence[FoundFile] = ()) -> BuildReply:
         work = folder / question
@@ -290,16 +288,6 @@ class _Locker:
             _give(folder, self.account)
         tell = partial(self.stage.update, 0, detail=f"{source.name}, its build is asked")
         return source.ask(question, work, [each.row for each in found], on_tick=tell)
-
-
-def _failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
-    """Return `wheel_failure`, with another hint for a full disk: it is not the prefix's."""
-    error = wheel_failure(event, request)
-    if error.reference == "disk-full":
-        error.hint = (
-            "name a folder with more room in $TMPDIR, which the build user may enter, and run the same command again"
-        )
-    return error
 
 
 def _give(folder: Path, account: Account) -> None:

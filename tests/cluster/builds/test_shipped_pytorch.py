@@ -144,13 +144,8 @@ def test_shipped_entry_without_a_channel_says_what_can_be_done_instead(refused: 
         f"  {ENTRY} was not built\n"
         "  log: LOG\n"
         "\n"
-        "hint: without this network, packages can come from a mirror or from a carried cache:\n"
-        "  name a mirror in /etc/envmgr/site.yaml, a URL or a folder that has the files in linux-64/ and noarch/, as\n"
-        "    `backends: {conda: {channels: {conda-forge: "
-        f"{{url: {CONDA_FORGE}, mirrors: [/path/to/mirror]}}}}}}}}`\n"
-        f"  or run `envmgr fetch {ENTRY}` on a machine with a network and the same catalog, bring the folder `cache` of its prefix, "
-        f"and run\n    `envmgr fetch {ENTRY} --file /path/to/cache`: a build needs no network then\n"
-        "  or build pytorch/2.1-cuda12.1 or pytorch/2.10-cuda12.8 or pytorch/2.15-cuda13.2, which comes from elsewhere\n"
+        "hint: give it a mirror in site.yaml (backends.conda.channels.<name>.mirrors takes URLs and folders), or bring the files from "
+        f"a machine with a network and the same catalog: `envmgr fetch {ENTRY}` there, `envmgr fetch {ENTRY} --file FOLDER` here\n"
     )
 
 

@@ -24,26 +24,14 @@ FILE = "hello-prefix-1.0-0.conda"
 OWN = f"http://channel.invalid/standin/noarch/{FILE}"
 AT_MIRROR = f"http://MIRROR/noarch/{FILE}"
 NO_NAME = "Name or service not known"
+MIRRORS = "backends.conda.channels.<name>.mirrors"
 WAYS = (
-    "without this network, packages can come from a mirror or from a carried cache:\n"
-    "  add a mirror that can be reached to backends.conda.channels.standin.mirrors in ROOT/site.yaml: a URL, or a folder\n"
-    "  or run `envmgr fetch hello/1.0` on a machine with a network and the same catalog, bring the folder `cache` of its prefix, "
-    "and run\n"
-    "    `envmgr fetch hello/1.0 --file /path/to/cache`: a build needs no network then"
+    f"give it a mirror in site.yaml ({MIRRORS} takes URLs and folders), or bring the files from a machine with a network "
+    "and the same catalog: `envmgr fetch hello/1.0` there, `envmgr fetch hello/1.0 --file FOLDER` here"
 )
-RETRY = (
-    "hint: what was fetched is kept: run the same command again, or use another mirror"
-    " (backends.conda.channels.<name>.mirrors in site.yaml)"
-)
-MIRRORS = "give the channel a mirror in site.yaml: backends.conda.channels.<name>.mirrors takes URLs and folders"
-DAMAGED = (
-    "hint: the file there is damaged or was replaced: compare it with the channel's, "
-    "or lock again if the channel rebuilt it"
-)
-GONE = (
-    "hint: the channel or mirror no longer has it: add a mirror that does (backends.conda.channels.<name>.mirrors in site.yaml), "
-    "or lock again"
-)
+RETRY = f"hint: what was fetched is kept: run the same command again, or use another mirror ({MIRRORS} in site.yaml)"
+DAMAGED = "hint: the file there is damaged or was replaced: compare it with its publisher's, or lock again if that one changed"
+GONE = f"hint: no place has it any more: {WAYS}; or lock again"
 
 
 @pytest.fixture
@@ -269,7 +257,7 @@ def test_stalled_mirror_is_given_up(box: Sandbox, server: Server, at: int | None
         f"  hello/1.0 was not built\n"
         f"  log: LOG\n"
         f"\n"
-        f"hint: try again later; {WAYS}"
+        f"hint: try again later, or {WAYS}"
     )
     box.policies["stall_timeout"] = 60
     box.write_site()
@@ -458,7 +446,7 @@ def test_locking_without_network_says_which_url_and_how_to_mirror(sandbox: Sandb
     assert done.code == 3
     text = error_of(done, sandbox)
     assert text.startswith("error[no-network]: cannot fetch http://channel.invalid/standin/"), text
-    assert text.endswith(f"hint: on a machine without network, {MIRRORS}")
+    assert text.endswith(f"give the channel a mirror in site.yaml: {MIRRORS} takes URLs and folders")
     assert not (sandbox.root / "recipes/hello/1.0/conda-lock.yml").exists()
 
 

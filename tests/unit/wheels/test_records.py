@@ -201,7 +201,7 @@ def test_process_that_unpacks_and_is_killed_is_told_as_that(tmp_path: Path, monk
     monkeypatch.setattr("envmgr.wheels.unpack.unpack", killed)
     with pytest.raises(Ended) as told:
         unpack_all([wheel], tmp_path / "root", Path("/final"), "3.11", 1)
-    said = wheel_failure({"kind": "Ended", "message": str(told.value)}, {}).render()
+    said = wheel_failure("x/1")({"kind": "Ended", "message": str(told.value)}, {"cache": "/c"}).render()
     assert said.startswith("error[install-failed]: a process that unpacks wheels was killed\n")
     assert "terminated abruptly" not in said
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from envmgr.errors import EnvmgrError
@@ -13,10 +13,6 @@ from envmgr.system.child import Event
 from envmgr.system.files import free_bytes
 from envmgr.wording import and_more, size_text
 
-Row = tuple[str, str, Sequence[str], str]
-"""Reference, message, context and hint of an error. `{path}` in them is the field `path` of the event; `{label}` says
-whose failure it is. Lines that the event has in `lines` follow the context.
-"""
 _FREE = "free some space (`envmgr gc` removes old generations and unused installs), then run the same command again"
 _NEARLY_FULL = 1 << 20  # bytes; more than the part of a file that may be missing without a report
 _NAMED = 3  # files that failed as the first did, and are named
@@ -38,6 +34,21 @@ _DOWNLOADS = {
 }
 
 
+class Row(NamedTuple):
+    """The words of an error, in which `{path}` is the field `path` of what happened."""
+
+    reference: str
+    message: str
+    hint: str
+    context: tuple[str, ...] = ()
+
+    def error(self, fields: Mapping[str, Any], lines: Iterable[str] = (), log: str = "") -> EnvmgrError:
+        """Return the error; `lines` follow its own context."""
+        context = [*(line.format_map(fields) for line in self.context), *lines]
+        message, hint = self.message.format_map(fields), self.hint.format_map(fields)
+        return EnvmgrError(self.reference, message, context=context, hint=hint, log=log)
+
+
 def other_ways(mirrors: str, label: str) -> str:
     """Return the hint how files come to a host that reaches none of their places."""
     return _WAYS.format(mirrors=mirrors, label=label)
@@ -48,8 +59,8 @@ def worker_failure(
 ) -> EnvmgrError:
     """Return the error for an `error` event of a worker, or of a download.
 
-    `mirrors` is the key of site.yaml that names other places of the files; `rows` are words for kinds that only this
-    worker has.
+    `label` says whose failure it is. `mirrors` is the key of site.yaml that names other places of the files. `rows` are
+    words for kinds that only this worker has: lines that the event has in `lines` become context.
     """
     lines = [line.removeprefix("Caused by: ").rstrip() for line in str(event["message"]).splitlines() if line.strip()]
     if event["kind"] == "DownloadError":
@@ -57,10 +68,7 @@ def worker_failure(
     if disk := _disk_failure(event, request, lines):
         return disk
     if row := rows.get(str(event["kind"])):
-        reference, message, context, hint = row
-        fields = {**event, "label": label}
-        context = [*(line.format_map(fields) for line in context), *event.get("lines", ())]
-        return EnvmgrError(reference, message.format_map(fields), context=context, hint=hint.format_map(fields))
+        return row.error({**event, "label": label}, event.get("lines", ()))
     what = lines[0] if lines else f"a worker failed, by a fault of envmgr or its libraries: {event['kind']}"
     return EnvmgrError("worker-failed", what, context=lines[1:], hint="report it with the log if it fails again")
 

@@ -28,27 +28,22 @@ from envmgr.wheels.settings import wheel_cache
 
 _MIRRORS = "backends.wheels.indexes.<name>.mirrors"
 _ROWS: Mapping[str, Row] = {
-    "BadWheel": ("wheel-invalid", "{message}", (), "report it to the package's authors; lock another version"),
-    "NoPython": (
-        "base-without-python",
-        "{message}",
-        (),
-        "is the entry that `python:` names whole? `envmgr verify` tells",
+    "BadWheel": Row("wheel-invalid", "{message}", "report it to the package's authors; lock another version"),
+    "NoPython": Row(
+        "base-without-python", "{message}", "is the entry that `python:` names whole? `envmgr verify` tells"
     ),
-    "Ended": (
+    "Ended": Row(
         "install-failed",
         "{message}",
-        ("by the kernel where memory is short (`dmesg` says so), or by somebody",),
         "run the same command again, with a smaller --jobs where memory is short",
+        ("by the kernel where memory is short (`dmesg` says so), or by somebody",),
     ),
-    "Overlap": (
+    "Overlap": Row(
         "wheels-overlap",
         "two wheels have one path with different content: {path}",
+        "which one wins would be chance: leave one of the two out (packages such as opencv-python and "
+        "opencv-python-headless are one package under two names), by the recipe's requirements or constraints",
         ("{first}", "{second}"),
-        (
-            "which one wins would be chance: leave one of the two out (packages such as opencv-python and "
-            "opencv-python-headless are one package under two names), by the recipe's requirements or constraints"
-        ),
     ),
 }
 

@@ -14,7 +14,7 @@ import typer
 from envmgr.cli.app import app
 
 CODE = Path(__file__).resolve().parents[2] / "envmgr"
-EXIT_CODES = {"EnvmgrError": 3, "InputError": 2}
+EXIT_CODES = {"EnvmgrError": 3, "InputError": 2, "Row": 3}
 _REFERENCE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
 _ROW = re.compile(r"^\| `([a-z0-9-]+)` \| (\d+) \| (.*) \| (.*) \|$", re.MULTILINE)
 
@@ -83,7 +83,7 @@ def error_reference(page: str) -> str:
 
 
 def errors_in_code() -> dict[str, set[tuple[str, int]]]:
-    """Return reference -> files below envmgr/ and exit codes, from every call of an error class in the package."""
+    """Return reference -> files below envmgr/ and exit codes, from every call of an error class, or of a row of words, in the package."""
     found: dict[str, set[tuple[str, int]]] = defaultdict(set)
     for name, code in (("bug", 4), ("interrupted", 130), ("command-failed", 3)):
         found[name].add(("errors.py", code))

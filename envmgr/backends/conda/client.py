@@ -27,20 +27,17 @@ UNSOLVABLE = (
 )
 _LACKING = "add a channel that has it; if it is not a conda package, `pip` of the recipe takes it from an index"
 _ROWS: Mapping[str, Row] = {
-    "Taken": (
+    "Taken": Row(
         "wheel-over-conda",
         "conda's packages have what a wheel brings, too: {what}",
-        ("conda: {package}", "wheel: {wheel}"),
         "wheels only add: take it from one side, by the recipe's `specs` or its `pip`, and lock again",
+        ("conda: {package}", "wheel: {wheel}"),
     ),
-    "Lacking": (
+    "Lacking": Row(
         "conda-lacks",
         "conda's {package} does not bring what its name promises: {what}",
-        (),
-        (
-            "the lock took it for granted: leave that package out of `specs`, so that a wheel comes in its place, and "
-            "lock again"
-        ),
+        "the lock took it for granted: leave that package out of `specs`, so that a wheel comes in its place, and lock "
+        "again",
     ),
 }
 

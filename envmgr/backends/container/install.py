@@ -36,15 +36,14 @@ from envmgr.wording import one_line
 
 _CONFIG = Kind("image config", 64 << 20)
 _ROWS: Mapping[str, Row] = {
-    "NoCommand": (
+    "NoCommand": Row(
         "command-not-in-image",
         "the image of {label} has no program {message}",
-        (),
         "name its path in the recipe, `commands: {{name: /path}}`; `envmgr` looks where the image's PATH leads",
     ),
-    "BadLayer": ("image-invalid", "{message}", (), "the image itself is damaged: tell who made it"),
-    "Full": ("disk-full", "{message}", (), "free some space, or name another `build_dir` in site.yaml"),
-    "OSError": ("image-not-made", "the squashfs of {label} was not made", ("{message}",), ""),
+    "BadLayer": Row("image-invalid", "{message}", "the image itself is damaged: tell who made it"),
+    "Full": Row("disk-full", "{message}", "free some space, or name another `build_dir` in site.yaml"),
+    "OSError": Row("image-not-made", "the squashfs of {label} was not made", "", ("{message}",)),
 }
 
 

@@ -18,6 +18,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 import envmgr
+from envmgr.downloads.failures import Row
 from envmgr.errors import CommandError, EnvmgrError, ending
 from envmgr.store.isolation import Isolation
 from envmgr.system.child import python_module
@@ -47,15 +48,27 @@ _TRACEBACK = re.compile(r"\s*Traceback \(most recent call last\)")
 # uv's own words at the end of a log are about a developer's project.
 _OF_UV = "error: Failed to build "
 _FULL = os.strerror(errno.ENOSPC)
-_HINTS = {
-    "sdist-invalid": "report it to the package's authors; lock another version",
-    "patch-failed": "make the patch again for this version, with `diff -ru a b` or git (`patch -p1` must read it)",
-    "build-differs": "its build puts something of the moment (a time, a random name, the order of a folder) into its "
-    "files: a patch (`patches` in the recipe) takes that out; or put a wheel that you made into a folder that is an "
-    "index of the site",
-    "build-failed": "its build has no network, and only the packages that it asks for: "
-    "`build_requires: {{{name}: [{lacked}]}}` in the recipe adds one that it imports and does not ask for, in the "
-    "version that the entry has; `constraints` holds one to an older version",
+_ROWS = {
+    "sdist-invalid": Row("sdist-invalid", "{message}", "report it to the package's authors; lock another version"),
+    "patch-failed": Row(
+        "patch-failed",
+        "{message}",
+        "make the patch again for this version, with `diff -ru a b` or git (`patch -p1` must read it)",
+    ),
+    "build-differs": Row(
+        "build-differs",
+        "two builds of {package} differ",
+        "its build puts something of the moment (a time, a random name, the order of a folder) into its files: a patch "
+        "(`patches` in the recipe) takes that out; or put a wheel that you made into a folder that is an index of the "
+        "site",
+    ),
+    "build-failed": Row(
+        "build-failed",
+        "{package} did not {fact}",
+        "its build has no network, and only the packages that it asks for: "
+        "`build_requires: {{{name}: [{lacked}]}}` in the recipe adds one that it imports and does not ask for, in the "
+        "version that the entry has; `constraints` holds one to an older version",
+    ),
 }
 
 
@@ -194,19 +207,21 @@ class SourceBuild:
 
     def _failure(self, answer: BuildReply, question: str, said: Sequence[str], log: Path, kept: str) -> EnvmgrError:
         """Return the error of an answer; `said` is what the process itself ended with."""
-        package, message = f"{self.name} {self.version}", one_line(answer.message)
-        lines = [*map(one_line, (*said, *answer.lines)), *_excerpt(log)]
+        own = shortened([*map(one_line, answer.lines)], 10)
+        lines = own if answer.kind == "build-differs" else [*map(one_line, said), *own, *_excerpt(log)]
         if any(_FULL in line for line in lines):
             with explain_os_error(log.parent):
                 raise OSError(errno.ENOSPC, _FULL)
-        if answer.kind == "build-differs":
-            message, lines = f"two builds of {package} differ", shortened([*map(one_line, answer.lines)], 10)
-        elif answer.kind == "build-failed":
-            lines = lines or [message]
-            fact = "build from its source" if question == "wheel" else "say what it is built with, and what it needs"
-            message = f"{package} did not {fact}"
-        hint = _HINTS[answer.kind].format(name=self.name, lacked=_lacked_package(lines))
-        return EnvmgrError(answer.kind, message, context=lines, log=kept, hint=hint)
+        fields = {
+            "name": self.name,
+            "package": f"{self.name} {self.version}",
+            "message": one_line(answer.message),
+            "fact": "build from its source" if question == "wheel" else "say what it is built with, and what it needs",
+            "lacked": _lacked_package(lines),
+        }
+        if answer.kind == "build-failed" and not lines:
+            lines = [fields["message"]]
+        return _ROWS[answer.kind].error(fields, lines, kept)
 
 
 def _lacked_package(lines: Iterable[str]) -> str:

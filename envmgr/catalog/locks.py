@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -120,11 +121,16 @@ def read_lock_file(path: Path, model: type[Model], *, of: str, known: int) -> tu
         EnvmgrError: `lock-missing`, `format-unknown`; InputError: `lock-invalid`.
     """
     text = lock_text(path)
+    return _lock_of(text, path, model, of, known), sha256_bytes(text.encode())
+
+
+@lru_cache(maxsize=256)  # what many others stand on is read with each of them
+def _lock_of(text: str, path: Path, model: type[Model], of: str, known: int) -> Model:
     data = parse_yaml(text, path)
     if isinstance(data, dict):
         require_format(data, known, path, "version")
     try:
-        return model.model_validate(data), sha256_bytes(text.encode())
+        return model.model_validate(data)
     except ValidationError as error:
         lines = [
             one_line(".".join(str(part) for part in e["loc"]) + (": " if e["loc"] else "") + reason_of(e))

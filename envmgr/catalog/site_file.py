@@ -29,7 +29,7 @@ def is_plain_path(path: Path) -> bool:
 
 class _Model(BaseModel):
     # YAML reads `.inf` and `.nan` as numbers, which no clock can wait for.
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 # No clock, no wait and no shell on a node can count more.

@@ -6,6 +6,7 @@ a line in another order.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +18,14 @@ LINES = "\n"
 TABS = "\n\t"
 _HIDDEN = frozenset({"Cc", "Cf", "Zl", "Zp"})  # controls, formats (bidi among them), and Unicode's own ends of lines
 
+_SEEN = re.compile(r"[\n\x20-\x7e]*")
+
 Place = tuple[int | str, ...]
+
+
+def is_plain(text: str) -> bool:
+    """Return whether the text is visible ASCII in lines, without an escape: what YAML or JSON reads in it is, too."""
+    return "\\" not in text and _SEEN.fullmatch(text) is not None
 
 
 def hidden_in(line: str, also: str = "") -> int | None:
@@ -36,7 +44,7 @@ def require_visible(text: str, path: object, *, also: str) -> None:
     """Raise InputError `text-invisible` with file, line and column, for an invisible character that is not in
     `also`.
     """
-    if text.isprintable():
+    if text.isprintable() or _SEEN.fullmatch(text):
         return
     # Not `splitlines`: it also breaks lines at U+2028 and at form feeds, which must be found here.
     for number, line in enumerate(text.split("\n"), 1):

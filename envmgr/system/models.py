@@ -15,7 +15,7 @@ from envmgr.wording import one_line
 class FrozenModel(BaseModel):
     """Cannot be changed once made, and refuses fields that it does not have."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 def refuse(faults: Iterable[str]) -> None:

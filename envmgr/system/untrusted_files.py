@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.system.invisible import LINES, TABS, hidden_values, require_visible
+from envmgr.system.invisible import LINES, TABS, hidden_values, is_plain, require_visible
 from envmgr.wording import one_line
 
 ANYWHERE = Path("/")
@@ -127,9 +127,10 @@ def read_json(path: Path, kind: Kind, *, tree: Path | None = None, most: int | N
     data = read_bytes(path, kind, tree=tree)
     if kind.also is None:
         return parse_json(data, most=most)
-    _decoded(data, path, kind)
+    text = _decoded(data, path, kind)
     found = parse_json(data, most=most)
-    require_visible_values(found, path, kind.also)
+    if not is_plain(text):
+        require_visible_values(found, path, kind.also)
     return found
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
-from itertools import islice
+from functools import lru_cache
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from yaml import CSafeLoader
 
 from envmgr.errors import InputError
-from envmgr.system.invisible import hidden_values
+from envmgr.system.invisible import hidden_values, is_plain
 from envmgr.system.models import each_fault
 from envmgr.system.untrusted_files import Kind, read_file_text
 from envmgr.wording import one_line
@@ -22,6 +23,7 @@ from envmgr.wording import one_line
 Model = TypeVar("Model", bound=BaseModel)
 
 _MOST_VALUES = 2_000_000  # with those that aliases stand for: a few lines can expand without end
+_DEEPEST = 200
 _MOST_FAULTS = 20  # faults that are reported for one file
 _MOST_PLACED = 500  # faults whose line is looked for
 _MERGE = "tag:yaml.org,2002:merge"
@@ -78,7 +80,7 @@ def parse_yaml(text: str, path: Path | str, *, reviewed: bool = True) -> Any:
     try:
         data = yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a subclass of the safe loader
         _refuse_large(data)
-        hidden = [*islice(hidden_values(data), _MOST_FAULTS)] if reviewed else []
+        hidden = [*islice(hidden_values(data), _MOST_FAULTS)] if reviewed and not is_plain(text) else []
     except RecursionError:
         raise InputError("yaml-syntax", f"{path}: nested too deep") from None
     except yaml.MarkedYAMLError as error:
@@ -98,15 +100,16 @@ def parse_yaml(text: str, path: Path | str, *, reviewed: bool = True) -> Any:
 
 
 def _refuse_large(data: Any) -> None:
-    """Raise YAMLError for more values than any file has, with those that aliases repeat."""
-    waiting, seen = [data], 0
-    while waiting:
-        each = waiting.pop()
-        seen += 1
+    """Raise YAMLError for more values than any file has, with those that aliases repeat, and for deeper nesting."""
+    level, seen, depth = [data], 0, 0
+    while level:
+        seen, depth = seen + len(level), depth + 1
         if seen > _MOST_VALUES:
             raise yaml.YAMLError(f"more than {_MOST_VALUES:,} values")
-        if isinstance(each, dict | list):
-            waiting += each.values() if isinstance(each, dict) else each
+        if depth > _DEEPEST:
+            raise yaml.YAMLError("nested too deep")
+        inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))
+        level = [*islice(chain.from_iterable(inner), _MOST_VALUES + 1)]
 
 
 def dump_yaml(document: Any, *, width: int, blocks: bool = False) -> str:
@@ -153,7 +156,13 @@ def load_model(path: Path, model: type[Model], *, kind: Kind, reference: str, tr
     Raises:
         InputError: the faults of the file in its context, each as `file:line: field: reason`.
     """
-    text = read_file_text(path, kind, tree=tree)
+    found: Model = _validated(read_file_text(path, kind, tree=tree), model, path=path, reference=reference)
+    return found
+
+
+@lru_cache(maxsize=256)
+def _validated(text: str, model: type[Model], *, path: Path, reference: str) -> Model:
+    """Parse and validate, once for each text: a recipe that many others stand on is read with each of them."""
     return validate(parse_yaml(text, path), model, text=text, path=path, reference=reference)
 
 

@@ -128,7 +128,8 @@ def row_parts(row: str) -> tuple[str, str, str]:
 
 def name_of(row: str) -> str:
     """Return the name of the package that a row of needs, or a spec, asks for."""
-    return row_parts(row)[0].lower()
+    match = _ROW.match(row)
+    return (match[1] if match else row.strip()).lower()
 
 
 def needed_names(specs: Collection[str], depends: Mapping[str, tuple[str, ...]]) -> set[str]:

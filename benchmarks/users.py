@@ -29,6 +29,7 @@ from tests.helpers.sandbox import PYTHON, Sandbox
 from tests.helpers.wheel_scene import WheelBox, make_wheel_box
 
 PACKAGES = ("scikit-learn", "pandas")
+SMALL = ("einops", "tqdm", "rich", "click", "tabulate")
 MORE = ("einops", "transformers")
 TORCH = "torch==2.13.0+cpu"
 WITH_CUDA = ("torch-2.10", "torch==2.10.*")
@@ -46,6 +47,7 @@ def claims(channel: str, runs: int) -> list[Claim]:
         box.ok("build", "py/1")
         return [
             *_creates(box, max(2, runs // 2)),
+            *_creates_small(box, runs),
             *_loads(box, runs),
             *_share(box),
             *_completion(box, runs),
@@ -94,19 +96,11 @@ def _user(box: Sandbox, *argv: str) -> Took:
     return took(box.command("user", *argv), env=box.environ(HOME=str(box.root)), cwd=box.root)
 
 
-def _uv_installs(box: Sandbox, made: WheelBox, *words: str, link: str = "copy") -> Took:
+def _uv_installs(box: Sandbox, made: WheelBox, *words: str, link: str = "copy", cache: str = "--no-cache") -> Took:
     """A new virtual environment on the entry's Python, with packages from the same files."""
     remove_tree(box.root / "venv")
     (base,) = (path for path in box.prefix.glob("store/py/1-*") if path.is_dir())
-    files: list[str | Path] = [
-        "--offline",
-        "--no-index",
-        "--find-links",
-        made.house.files,
-        "--no-cache",
-        "--link-mode",
-        link,
-    ]
+    files: list[str | Path] = ["--offline", "--no-index", "--find-links", made.house.files, cache, "--link-mode", link]
     making = took([_UV, "venv", "-q", "--python", base / "bin/python3", box.root / "venv"])
     putting = took([_UV, "pip", "install", "-q", "--python", box.root / "venv", *files, *words])
     return Took(making.wall + putting.wall, (making.cpu or 0) + (putting.cpu or 0))
@@ -130,6 +124,26 @@ def _creates(box: Sandbox, runs: int) -> list[Claim]:
         Ratio(f"{name} / uv pip install --compile-bytecode", same, 1.5),
         Ratio(f"{name} / uv pip install, which compiles nothing", less, 8, goal=1.5),
     ]
+
+
+def _creates_small(box: Sandbox, runs: int) -> list[Claim]:
+    """Five small packages, with warm caches on both sides: what is not the packages' own work shows."""
+    name = "user create of five small packages / uv pip install --compile-bytecode with its cache"
+    wheels = kept_wheels("small", *SMALL)
+    if wheels is None:
+        return [NotMeasured(name, "pip cannot download them")]
+    cache = f"--cache-dir={box.root / 'uv'}"
+    with _index(box, wheels) as made:
+
+        def ours() -> Took:
+            box.run("user", "delete", "small", HOME=str(box.root))
+            return _user(box, "create", "small", "--on", "py/1", *SMALL)
+
+        def theirs() -> Took:
+            return _uv_installs(box, made, "--compile-bytecode", *SMALL, cache=cache)
+
+        ours(), theirs()
+        return [Ratio(name, alternate(ours, theirs, runs), 1.5)]
 
 
 def _loads(box: Sandbox, runs: int) -> list[Claim]:

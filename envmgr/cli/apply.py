@@ -7,9 +7,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from envmgr.cli import VerbAnswer, answer_with, options
+from envmgr.cli import options
 from envmgr.cli.run import open_context, verb
 from envmgr.errors import EnvmgrError, InputError
+from envmgr.report import Result
 
 
 @verb
@@ -32,16 +33,15 @@ def apply_verb(
     dry_run: options.DryRun = False,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Bring modules to what the catalogs in git say.
 
     It checks, builds, tests on nodes, promotes and audits, and stops at the first step that fails. Run it again after a
     fix or a kill: what was done stays done.
     """
     from envmgr.cli.render import refuse_missing_folder
-    from envmgr.cli.text.apply import apply_markdown, show_apply
-    from envmgr.commands.apply import apply_catalog
-    from envmgr.commands.apply_steps import ApplyOptions
+    from envmgr.steps.apply import apply_catalog, apply_markdown
+    from envmgr.steps.apply_steps import ApplyOptions
     from envmgr.system.files import atomic_write
 
     refuse_missing_folder(output)
@@ -56,7 +56,7 @@ def apply_verb(
             atomic_write(output, apply_markdown(result))
         except EnvmgrError as error:  # modules may have changed: the answer is not lost with the file
             ctx.reporter.say(f"warning: the report is not written: {error.message}")
-    return answer_with(result, show_apply)
+    return result
 
 
 @verb
@@ -72,14 +72,13 @@ def report(
     dry_run: options.DryRun = False,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Show what a change of the catalog would do.
 
     It reads recipes and locks, and runs nothing of them. The exit code is 1 if `catalog check` finds an error.
     """
     from envmgr.cli.render import refuse_missing_folder
-    from envmgr.cli.text.apply import report_markdown, show_report
-    from envmgr.commands.report import report_change
+    from envmgr.steps.report import report_change, report_markdown
     from envmgr.system.files import atomic_write
 
     if not pull_request:
@@ -91,4 +90,4 @@ def report(
         ctx.reporter.say(f"would write {output}")
     elif output is not None:
         atomic_write(output, report_markdown(result))
-    return answer_with(result, show_report)
+    return result

@@ -8,9 +8,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from envmgr.cli import VerbAnswer, answer_with, options
+from envmgr.cli import options
 from envmgr.cli.run import open_context, open_job, verb
 from envmgr.errors import InputError
+from envmgr.report import Result
 
 _PLACE = "NAME=URL-OR-FOLDER"
 
@@ -44,15 +45,14 @@ def lock(
     dry_run: options.DryRun = False,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Resolve recipes exactly and write their locks beside them."""
     from envmgr.backends import LockOptions
-    from envmgr.cli.text.builds import show_lock
-    from envmgr.commands.lock import lock_entries
+    from envmgr.steps.lock import lock_entries
 
     ctx = open_context(site, fmt, anywhere=True).allowing(network=allow_network)
     places = dict(_pair(text) for text in (*(channel or ()), *(index or ())))
-    result = lock_entries(
+    return lock_entries(
         ctx,
         entries or (),
         everything=everything,
@@ -60,7 +60,6 @@ def lock(
         dry_run=dry_run,
         options=LockOptions(solver, places, tuple(upgrade or ())),
     )
-    return answer_with(result, show_lock)
 
 
 @verb
@@ -82,17 +81,15 @@ def fetch_verb(
     dry_run: options.DryRun = False,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Download sources and packages into the prefix's cache.
 
     It installs nothing. A later build needs no network.
     """
-    from envmgr.cli.text.builds import show_fetch
-    from envmgr.commands.fetch import fetch_entries
+    from envmgr.steps.fetch import fetch_entries
 
     ctx = open_context(site, fmt, writes_prefix=not dry_run)
-    result = fetch_entries(ctx, entries or (), everything=everything, files=file or (), carry=carry, dry_run=dry_run)
-    return answer_with(result, show_fetch)
+    return fetch_entries(ctx, entries or (), everything=everything, files=file or (), carry=carry, dry_run=dry_run)
 
 
 @verb
@@ -134,23 +131,21 @@ def build(
     time: options.TimeOption = None,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Build what locks name, and publish it as modules.
 
     With --via slurm, Ctrl-C leaves the jobs running; run the same command again to follow them.
     """
-    from envmgr.cli.text.builds import show_build
-    from envmgr.commands.build import build_entries
+    from envmgr.steps.build import build_entries
 
     ctx = open_context(site, fmt, writes_prefix=not dry_run).allowing(network=allow_network)
     if again:
-        from envmgr.cli.text.builds import show_build_again
-        from envmgr.commands.again import build_entries_again
+        from envmgr.steps.again import build_entries_again
 
         if everything or no_publish or candidate or keep_going or gate is not None or via == "slurm":
             raise InputError("build-what", "--again takes entries, and no other option than --dry-run and --jobs")
         cores = jobs or len(os.sched_getaffinity(0))
-        return answer_with(build_entries_again(ctx, entries or (), jobs=cores, dry_run=dry_run), show_build_again)
+        return build_entries_again(ctx, entries or (), jobs=cores, dry_run=dry_run)
     slurm = None
     of_slurm = {"--partition": partition, "--account": account, "--cpus": cpus, "--time": time}
     given = [name for name, value in of_slurm.items() if value is not None]
@@ -162,7 +157,7 @@ def build(
         from envmgr.nodes.jobs import JobOptions
 
         slurm = JobOptions(partition, account, cpus, time)
-    result = build_entries(
+    return build_entries(
         ctx,
         entries or (),
         everything=everything,
@@ -174,17 +169,15 @@ def build(
         keep_going=keep_going,
         candidate=candidate,
     )
-    return answer_with(result, show_build)
 
 
 @verb
-def build_job(request: Path) -> VerbAnswer:
+def build_job(request: Path) -> Result:
     """Run one job of `build --via slurm` on its node."""
     from envmgr.builds.slurm.job import run_build_job
-    from envmgr.cli.text.builds import show_build_job
 
     runner, reporter = open_job()
-    return answer_with(run_build_job(request, runner, reporter), show_build_job)
+    return run_build_job(request, runner, reporter)
 
 
 def _pair(text: str) -> tuple[str, str]:

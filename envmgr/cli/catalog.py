@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from envmgr.cli import VerbAnswer, answer_with
 from envmgr.cli.options import DryRun, Format, FormatOption, SiteOption, SomeEntries
 from envmgr.cli.run import open_context, verb
+from envmgr.report import Result
 
 
 @verb
@@ -25,34 +25,31 @@ def init(
     name: Annotated[str, typer.Option(metavar="NAME", help="Name of the cluster.")] = "cluster",
     dry_run: DryRun = False,
     fmt: FormatOption = Format.table,  # noqa: ARG001 - `verb` looks at it
-) -> VerbAnswer:
+) -> Result:
     """Make a site and an empty catalog."""
     from envmgr.catalog.site import embedded_prefix
-    from envmgr.cli.text.catalog import show_init
-    from envmgr.commands.init import init_site
+    from envmgr.steps.init import init_site
 
     chosen = prefix or embedded_prefix(os.environ)
-    return answer_with(init_site(folder, prefix=chosen, name=name, dry_run=dry_run), show_init)
+    return init_site(folder, prefix=chosen, name=name, dry_run=dry_run)
 
 
 @verb
-def site_check(site: SiteOption = None, fmt: FormatOption = Format.table) -> VerbAnswer:
+def site_check(site: SiteOption = None, fmt: FormatOption = Format.table) -> Result:
     """Show what is wrong with the site on this machine."""
-    from envmgr.cli.text.catalog import show_site_check
-    from envmgr.commands.site import check_site
+    from envmgr.steps.site import check_site
 
     ctx = open_context(site, fmt, anywhere=True)
-    return answer_with(check_site(ctx), show_site_check)
+    return check_site(ctx)
 
 
 @verb
-def list_(site: SiteOption = None, fmt: FormatOption = Format.table) -> VerbAnswer:
+def list_(site: SiteOption = None, fmt: FormatOption = Format.table) -> Result:
     """Show all entries as a tree, each with its state."""
-    from envmgr.cli.text.catalog import show_list
-    from envmgr.commands.list import list_entries
+    from envmgr.steps.list import list_entries
 
     ctx = open_context(site, fmt, anywhere=True)
-    return answer_with(list_entries(ctx), show_list)
+    return list_entries(ctx)
 
 
 @verb
@@ -60,13 +57,12 @@ def show(
     entry: Annotated[str, typer.Argument(metavar="ENTRY", help="One entry, as name/version.")],
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Show one entry: recipe, lock, install, module."""
-    from envmgr.cli.text.catalog import show_one_entry
-    from envmgr.commands.list import show_entry
+    from envmgr.steps.list import show_entry
 
     ctx = open_context(site, fmt, anywhere=True)
-    return answer_with(show_entry(ctx, entry), show_one_entry)
+    return show_entry(ctx, entry)
 
 
 @verb
@@ -85,16 +81,15 @@ def new(
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Write a recipe for packages of the index, or of conda.
 
     Packages of the index stand on the newest Python of the catalog that is built; without any, on the system's.
     """
-    from envmgr.cli.text.catalog import show_new
-    from envmgr.commands.new import new_entry
+    from envmgr.steps.new import new_entry
 
     ctx = open_context(site, fmt, anywhere=True)
-    return answer_with(new_entry(ctx, entry, packages or (), channels=conda or (), dry_run=dry_run), show_new)
+    return new_entry(ctx, entry, packages or (), channels=conda or (), dry_run=dry_run)
 
 
 @verb
@@ -103,13 +98,12 @@ def copy(
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Copy a shipped recipe into your own catalog."""
-    from envmgr.cli.text.catalog import show_copy
-    from envmgr.commands.catalog import copy_entry
+    from envmgr.steps.catalog import copy_entry
 
     ctx = open_context(site, fmt, anywhere=True)
-    return answer_with(copy_entry(ctx, entry, dry_run=dry_run), show_copy)
+    return copy_entry(ctx, entry, dry_run=dry_run)
 
 
 @verb
@@ -137,24 +131,21 @@ def import_(
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Make a recipe of another tool's file.
 
     If the file is a lock, the entry gets exactly its packages. What cannot be carried over is listed line by line.
     """
-    from envmgr.cli.text.catalog import show_import
-    from envmgr.commands.exchange import import_file
+    from envmgr.steps.exchange import import_file
 
     ctx = open_context(site, fmt, anywhere=True)
-    result = import_file(ctx, path, name=name, entry=entry, python=python, tree=tree, dry_run=dry_run)
-    return answer_with(result, show_import)
+    return import_file(ctx, path, name=name, entry=entry, python=python, tree=tree, dry_run=dry_run)
 
 
 @verb
-def catalog_check(entries: SomeEntries = None, site: SiteOption = None, fmt: FormatOption = Format.table) -> VerbAnswer:
+def catalog_check(entries: SomeEntries = None, site: SiteOption = None, fmt: FormatOption = Format.table) -> Result:
     """Check recipes and locks, and show where faults are."""
-    from envmgr.cli.text.catalog import show_check
-    from envmgr.commands.catalog import check_catalog
+    from envmgr.steps.catalog import check_catalog
 
     ctx = open_context(site, fmt, anywhere=True)
-    return answer_with(check_catalog(ctx, entries or ()), show_check)
+    return check_catalog(ctx, entries or ())

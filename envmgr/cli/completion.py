@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from envmgr.cli import VerbAnswer, answer_with
 from envmgr.cli.options import Format, FormatOption, SiteOption
 from envmgr.cli.run import open_context, verb
+from envmgr.report import Result
 
 if TYPE_CHECKING:
-    from envmgr.commands.completion import Word
+    from envmgr.steps.completion import Word
 
 
 def completion_for(app: typer.Typer) -> Callable[..., None]:
@@ -25,24 +25,23 @@ def completion_for(app: typer.Typer) -> Callable[..., None]:
         shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", help="Name of the shell.")] = "bash",
         site: SiteOption = None,
         fmt: FormatOption = Format.table,
-    ) -> VerbAnswer:
+    ) -> Result:
         """Print the lines that let a shell complete commands.
 
         Put this into a start-up file of the shell: eval "$(envmgr completion bash)".
         """
-        from envmgr.cli.text.people import show_completion
-        from envmgr.commands.completion import completion_lines
+        from envmgr.steps.completion import completion_lines
 
         ctx = open_context(site, fmt, told=False, anywhere=True, away=True)
         words = verb_words(typer.main.get_command(app))
-        return answer_with(completion_lines(ctx, shell, words), show_completion)
+        return completion_lines(ctx, shell, words)
 
     return completion
 
 
 def verb_words(command: Any, verb: str = "") -> Iterator[Word]:
     """Yield the words of a typer program: its verbs and groups of verbs, their options and their arguments."""
-    from envmgr.commands.completion import Word
+    from envmgr.steps.completion import Word
 
     yield Word(verb, "", "", (command.help or "").partition("\n")[0])
     arguments = 0
@@ -77,7 +76,7 @@ def _kind(verb: str, parameter: Any, ctx: typer.Context) -> str:
         stems = [
             f.stem for f in tools.glob("exchange/formats/[!_]*.py") if f"def {_DOES[verb]}(" in f.read_text("utf-8")
         ]
-        stems += [f.stem for f in tools.glob("commands/export/[!_]*.py") if verb == "export"]
+        stems += [f.stem for f in tools.glob("steps/export/[!_]*.py") if verb == "export"]
         return "=" + " ".join(sorted(stems)).replace("_", "-")
     if parameter.name == "env" or (verb.startswith("user ") and parameter.name == "name" and verb != "user create"):
         return "environments"

@@ -6,9 +6,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from envmgr.cli import VerbAnswer, answer_with, options
+from envmgr.cli import options
 from envmgr.cli.run import open_context, verb
 from envmgr.errors import InputError
+from envmgr.report import Result
 
 _Nodes = Annotated[
     str | None,
@@ -30,19 +31,17 @@ def image(
     dry_run: options.DryRun = False,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Make an image of each install of published entries.
 
     Without entries, of those in the site's images.entries. `envmgr stage` brings images to nodes.
     """
-    from envmgr.cli.text.images import show_image
-    from envmgr.commands.image import make_images
+    from envmgr.steps.image import make_images
 
     ctx = open_context(site, fmt, writes_prefix=not dry_run)
-    result = make_images(
+    return make_images(
         ctx, entries or (), everything=everything, compression=compression, dry_run=dry_run, generation=generation
     )
-    return answer_with(result, show_image)
 
 
 @verb
@@ -61,13 +60,12 @@ def stage(
     dry_run: options.DryRun = False,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Mount the images of entries on nodes, and copy them there.
 
     Paths do not change. An install in use is mounted once the processes have ended: run the same command again.
     """
-    from envmgr.cli.text.images import show_stage
-    from envmgr.commands.stage import run_private, stage_entries
+    from envmgr.steps.stage import run_private, stage_entries
 
     ctx = open_context(site, fmt)
     if private:
@@ -76,8 +74,7 @@ def stage(
                 "stage-private", "--private is for a command on this machine: no other option goes with it"
             )
         run_private(ctx, entries or ())
-    result = stage_entries(ctx, entries or (), nodes=nodes, via=via, sync=sync, dry_run=dry_run, generation=generation)
-    return answer_with(result, show_stage)
+    return stage_entries(ctx, entries or (), nodes=nodes, via=via, sync=sync, dry_run=dry_run, generation=generation)
 
 
 @verb
@@ -86,12 +83,11 @@ def staged(
     via: options.ViaOption = None,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Show the images that nodes have: state, bytes and age."""
-    from envmgr.cli.text.images import show_stage
-    from envmgr.commands.stage import show_staged
+    from envmgr.steps.stage import show_staged
 
-    return answer_with(show_staged(open_context(site, fmt, anywhere=True), nodes=nodes, via=via), show_stage)
+    return show_staged(open_context(site, fmt, anywhere=True), nodes=nodes, via=via)
 
 
 @verb
@@ -103,14 +99,12 @@ def unstage(
     dry_run: options.DryRun = False,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Unmount images on nodes, and remove the copies there.
 
     An image in use stays, and the processes are named.
     """
-    from envmgr.cli.text.images import show_stage
-    from envmgr.commands.stage import unstage_entries
+    from envmgr.steps.stage import unstage_entries
 
     ctx = open_context(site, fmt)
-    result = unstage_entries(ctx, entries or (), nodes=nodes, everything=everything, via=via, dry_run=dry_run)
-    return answer_with(result, show_stage)
+    return unstage_entries(ctx, entries or (), nodes=nodes, everything=everything, via=via, dry_run=dry_run)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from envmgr.cli import VerbAnswer, answer_with, options
+from envmgr.cli import options
 from envmgr.cli.run import open_context, verb
 from envmgr.errors import InputError
+from envmgr.report import Result
 
 
 @verb
@@ -40,28 +40,26 @@ def test(
     deadline: options.DeadlineOption = None,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Run the smoke tests of published entries, here or on nodes.
 
     On nodes an ordinary user runs them. The exit code is 1 when a test failed, and 3 when the result of a node is not
     known. Tests that need several nodes run with -N.
     """
-    from envmgr.cli.text.nodes import show_node_tests, show_tests
-    from envmgr.commands.test import run_tests, run_tests_on_nodes
+    from envmgr.steps.test import run_tests, run_tests_on_nodes
 
     here = nodes is None and via is None and count is None
     # root must not run an entry's commands as root; on nodes another user runs them, and root's keys are needed
     ctx = open_context(site, fmt, writes_prefix=here and os.geteuid() == 0)
     if not here:
-        result = run_tests_on_nodes(
+        return run_tests_on_nodes(
             ctx, entries or (), nodes=nodes, count=count, user=user, deadline=deadline, via=via, generation=generation
         )
-        return answer_with(result, show_node_tests)
     if user is not None or deadline is not None:
         raise InputError(
             "test-user", "--user and --deadline are for nodes", hint="add `--nodes SET`, or `--via ssh` for all"
         )
-    return answer_with(run_tests(ctx, entries or (), generation), show_tests)
+    return run_tests(ctx, entries or (), generation)
 
 
 @verb
@@ -82,24 +80,23 @@ def verify(
     deadline: options.DeadlineOption = None,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Compare what is published with what was recorded.
 
     It compares `current`, generations with their records, and installs with their manifests: content, modes, owners,
     missing and additional files. Each difference is a finding.
     """
-    from envmgr.cli.text.nodes import show_verify
-    from envmgr.commands.verify import VerifyWhat, verify_entries
+    from envmgr.steps.verify import VerifyWhat, verify_entries
 
     if nodes is None and (via is not None or deadline is not None):
         raise InputError("verify-options", "--via and --deadline are for nodes", hint="add `--nodes SET`")
     what = VerifyWhat(tuple(entries or ()), tuple(generation or ()), everything)
     ctx = open_context(site, fmt)
     if nodes is not None:
-        from envmgr.commands.verify_nodes import verify_on_nodes
+        from envmgr.steps.verify_nodes import verify_on_nodes
 
-        return answer_with(verify_on_nodes(ctx, what, nodes, via=via, deadline=deadline), show_verify)
-    return answer_with(verify_entries(ctx, what), show_verify)
+        return verify_on_nodes(ctx, what, nodes, via=via, deadline=deadline)
+    return verify_entries(ctx, what)
 
 
 @verb
@@ -177,7 +174,7 @@ def audit(
         ),
     ] = None,
     dry_run: options.AuditDryRun = False,
-) -> VerbAnswer:
+) -> Result:
     """Prove that every node resolves the same modules.
 
     It looks at every kind of shell and job. It compares each node with the published generation, and nodes with each
@@ -185,13 +182,12 @@ def audit(
     """
     from envmgr.audit.plan import AuditRequest
     from envmgr.cli.render import refuse_missing_folder
-    from envmgr.cli.text.nodes import show_audit, show_explain
-    from envmgr.commands.audit import audit_nodes, explain_check
+    from envmgr.steps.audit import audit_nodes, explain_check
 
     for option, file in (("--output", report), ("--save-baseline", save_baseline)):
         refuse_missing_folder(file, option)  # before an audit of minutes, and not after it
     if explain is not None:
-        return answer_with(explain_check(explain), show_explain)
+        return explain_check(explain)
     ctx = open_context(site, fmt, told=False, anywhere=True, away=True)
     request = AuditRequest(
         nodes=nodes,
@@ -207,11 +203,12 @@ def audit(
         node_timeout=node_timeout,
         deadline=deadline,
         dry_run=dry_run,
+        verbose=verbose,
         generation=generation,
     )
     if dry_run and report is not None:
         ctx.reporter.say(f"would write {report}")
-    return answer_with(audit_nodes(ctx, request), partial(show_audit, verbose=verbose))
+    return audit_nodes(ctx, request)
 
 
 @verb
@@ -224,19 +221,17 @@ def adopt(
     dry_run: options.DryRun = False,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Propose a site.yaml for nodes, and list their modules.
 
     For each module it shows what made it, and which entry of the catalog could replace it. It changes nothing on nodes.
     """
     from envmgr.cli.render import refuse_missing_folder
-    from envmgr.cli.text.nodes import show_adopt
-    from envmgr.commands.adopt import adopt_cluster
+    from envmgr.steps.adopt import adopt_cluster
 
     refuse_missing_folder(output)
     ctx = open_context(site, fmt, told=False, anywhere=True, away=True)
-    result = adopt_cluster(ctx, nodes=nodes, via=via, user=user, name=name, output=output, dry_run=dry_run)
-    return answer_with(result, show_adopt)
+    return adopt_cluster(ctx, nodes=nodes, via=via, user=user, name=name, output=output, dry_run=dry_run)
 
 
 @verb
@@ -257,15 +252,13 @@ def node_setup(
     dry_run: options.DryRun = False,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Set up nodes so that every shell and job finds the modules.
 
     It shows the files, and with --nodes what would change there. With --apply it makes these changes, as root; with
     --undo --apply it takes them back.
     """
-    from envmgr.cli.text.nodes import show_node_setup
-    from envmgr.commands.node_setup import set_up_nodes
+    from envmgr.steps.node_setup import set_up_nodes
 
     ctx = open_context(site, fmt, away=True)
-    result = set_up_nodes(ctx, apply=apply, undo=undo, dry_run=dry_run, nodes=nodes, here=here, output=output, via=via)
-    return answer_with(result, show_node_setup)
+    return set_up_nodes(ctx, apply=apply, undo=undo, dry_run=dry_run, nodes=nodes, here=here, output=output, via=via)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from envmgr.cli.formats import format_names
+from envmgr.audit.formats import format_names
 
 
 class Format(StrEnum):

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from envmgr.cli import VerbAnswer, answer_with, options
+from envmgr.cli import options
 from envmgr.cli.run import open_context, verb
+from envmgr.report import Result
 
 
 class SbomFormat(StrEnum):
@@ -26,16 +27,15 @@ def find(
     ],
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Find the entries that have a package.
 
     It looks into all generations, into what users' environments stand on, and into your own environments. The exit code
     is 1 if something was found or could not be looked at, and 0 if nothing was.
     """
-    from envmgr.cli.text.parts import show_find
-    from envmgr.commands.find import find_packages
+    from envmgr.steps.find import find_packages
 
-    return answer_with(find_packages(open_context(site, fmt, anywhere=True), packages), show_find)
+    return find_packages(open_context(site, fmt, anywhere=True), packages)
 
 
 @verb
@@ -55,16 +55,14 @@ def sbom(
         SbomFormat,
         typer.Option("--format", help="Text for people, JSON with a versioned schema, or an SBOM for scanners."),
     ] = SbomFormat.table,
-) -> VerbAnswer:
+) -> Result:
     """Show what an entry is made of, or write it as an SBOM.
 
     CycloneDX 1.6 has the name, version, purl, sha256, licence and dependencies of each package.
     """
     from envmgr.cli.render import refuse_missing_folder
-    from envmgr.cli.text.parts import show_sbom
-    from envmgr.commands.sbom import make_sbom
+    from envmgr.steps.sbom import make_sbom
 
     refuse_missing_folder(report)
     write = fmt is SbomFormat.cyclonedx
-    result = make_sbom(open_context(site, fmt, anywhere=True), entry, number=generation, write=write)
-    return answer_with(result, show_sbom)
+    return make_sbom(open_context(site, fmt, anywhere=True), entry, number=generation, write=write)

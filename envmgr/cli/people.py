@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from envmgr.cli import VerbAnswer, answer_with, options
+from envmgr.cli import options
 from envmgr.cli.run import open_context, verb
+from envmgr.report import Result
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the environment; its module is user/NAME.")]
 Packages = Annotated[
@@ -50,16 +51,15 @@ def create(
     dry_run: options.DryRun = False,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Make an environment of your own packages on a published entry.
 
     It has only what the entry lacks, and no package of the entry a second time. Load it by `module load user/NAME`.
     """
-    from envmgr.cli.text.people import show_change
-    from envmgr.commands.user import create_environment
+    from envmgr.steps.user import create_environment
 
     ctx = open_context(site, fmt, anywhere=True)
-    result = create_environment(
+    return create_environment(
         ctx,
         name,
         on=on,
@@ -72,7 +72,6 @@ def create(
         jobs=jobs,
         dry_run=dry_run,
     )
-    return answer_with(result, show_change)
 
 
 @verb
@@ -85,15 +84,14 @@ def add(
     dry_run: options.DryRun = False,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Add packages to an environment."""
-    from envmgr.cli.text.people import show_change
-    from envmgr.commands.user import change_environment
     from envmgr.people.wishes import with_packages
+    from envmgr.steps.user import change_environment
 
     ctx = open_context(site, fmt, anywhere=True)
     change = with_packages(packages or (), requirements, replace or (), ctx.runner, ctx.reporter)
-    return answer_with(change_environment(ctx, name, change, jobs=jobs, dry_run=dry_run), show_change)
+    return change_environment(ctx, name, change, jobs=jobs, dry_run=dry_run)
 
 
 @verb
@@ -104,15 +102,13 @@ def remove(
     dry_run: options.DryRun = False,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Take packages out of an environment."""
-    from envmgr.cli.text.people import show_change
-    from envmgr.commands.user import change_environment
     from envmgr.people.wishes import without_packages
+    from envmgr.steps.user import change_environment
 
     ctx = open_context(site, fmt, anywhere=True)
-    result = change_environment(ctx, name, without_packages(packages), jobs=jobs, dry_run=dry_run)
-    return answer_with(result, show_change)
+    return change_environment(ctx, name, without_packages(packages), jobs=jobs, dry_run=dry_run)
 
 
 @verb
@@ -123,27 +119,24 @@ def update(
     dry_run: options.DryRun = False,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Choose the packages of an environment again."""
-    from envmgr.cli.text.people import show_change
-    from envmgr.commands.user import change_environment
     from envmgr.people.wishes import unchanged
+    from envmgr.steps.user import change_environment
 
     ctx = open_context(site, fmt, anywhere=True)
-    result = change_environment(ctx, name, unchanged, rebase=rebase, jobs=jobs, dry_run=dry_run)
-    return answer_with(result, show_change)
+    return change_environment(ctx, name, unchanged, rebase=rebase, jobs=jobs, dry_run=dry_run)
 
 
 @verb
-def doctor(site: options.SiteOption = None, fmt: options.FormatOption = options.Format.table) -> VerbAnswer:
+def doctor(site: options.SiteOption = None, fmt: options.FormatOption = options.Format.table) -> Result:
     """Find what is wrong with your own shells and files.
 
     It looks as you, and changes nothing. The exit code is 1 if something is wrong.
     """
-    from envmgr.cli.text.people import show_doctor
-    from envmgr.commands.doctor import examine
+    from envmgr.steps.doctor import examine
 
-    return answer_with(examine(open_context(site, fmt, anywhere=True, away=True)), show_doctor)
+    return examine(open_context(site, fmt, anywhere=True, away=True))
 
 
 @verb
@@ -153,31 +146,28 @@ def kernel(
     dry_run: options.DryRun = False,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Let Jupyter offer an environment as a kernel."""
-    from envmgr.cli.text.people import show_kernel
-    from envmgr.commands.user_kernel import make_kernel
+    from envmgr.steps.user_kernel import make_kernel
 
     ctx = open_context(site, fmt, anywhere=True)
-    return answer_with(make_kernel(ctx, name, remove=remove, dry_run=dry_run), show_kernel)
+    return make_kernel(ctx, name, remove=remove, dry_run=dry_run)
 
 
 @verb
-def list_(site: options.SiteOption = None, fmt: options.FormatOption = options.Format.table) -> VerbAnswer:
+def list_(site: options.SiteOption = None, fmt: options.FormatOption = options.Format.table) -> Result:
     """List your environments, with their state."""
-    from envmgr.cli.text.people import show_environments
-    from envmgr.commands.user_list import list_environments
+    from envmgr.steps.user_list import list_environments
 
-    return answer_with(list_environments(open_context(site, fmt, anywhere=True, away=True)), show_environments)
+    return list_environments(open_context(site, fmt, anywhere=True, away=True))
 
 
 @verb
-def show(name: Name, site: options.SiteOption = None, fmt: options.FormatOption = options.Format.table) -> VerbAnswer:
+def show(name: Name, site: options.SiteOption = None, fmt: options.FormatOption = options.Format.table) -> Result:
     """Show the packages of an environment."""
-    from envmgr.cli.text.people import show_environment
-    from envmgr.commands.user_list import show_environment as look
+    from envmgr.steps.user_list import show_environment as look
 
-    return answer_with(look(open_context(site, fmt, anywhere=True, away=True), name), show_environment)
+    return look(open_context(site, fmt, anywhere=True, away=True), name)
 
 
 @verb
@@ -187,15 +177,14 @@ def export(
     dry_run: options.DryRun = False,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Write the lock of an environment, for a colleague."""
     from envmgr.cli.render import refuse_missing_folder
-    from envmgr.cli.text.people import show_lock
-    from envmgr.commands.user_list import export_environment
+    from envmgr.steps.user_list import export_environment
 
     refuse_missing_folder(output)
     ctx = open_context(site, fmt, anywhere=True, away=True)
-    return answer_with(export_environment(ctx, name, output, dry_run=dry_run), show_lock)
+    return export_environment(ctx, name, output, dry_run=dry_run)
 
 
 @verb
@@ -204,10 +193,9 @@ def delete(
     dry_run: options.DryRun = False,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Delete an environment and its module."""
-    from envmgr.cli.text.people import show_deleted
-    from envmgr.commands.user_list import delete_environment
+    from envmgr.steps.user_list import delete_environment
 
     ctx = open_context(site, fmt, anywhere=True, away=True)
-    return answer_with(delete_environment(ctx, name, dry_run=dry_run), show_deleted)
+    return delete_environment(ctx, name, dry_run=dry_run)

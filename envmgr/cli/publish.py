@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from envmgr.cli import VerbAnswer, answer_with
 from envmgr.cli.options import Candidate, DryRun, Entries, Format, FormatOption, SiteOption, SomeEntries
 from envmgr.cli.run import become_build_user, open_context, verb
+from envmgr.report import Result
 
 
 @verb
@@ -24,16 +24,14 @@ def publish_verb(
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Publish what is built: the named entries, or all."""
-    from envmgr.cli.text.builds import show_publish
-    from envmgr.commands.publish import publish_entries
+    from envmgr.steps.publish import publish_entries
 
     ctx = open_context(site, fmt, writes_prefix=not dry_run)
-    result = publish_entries(
+    return publish_entries(
         ctx, entries or (), dry_run=dry_run, candidate=candidate, remove=remove_too or (), reason=reason
     )
-    return answer_with(result, show_publish)
 
 
 @verb
@@ -51,14 +49,13 @@ def promote_verb(
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Make a candidate current, without a new build.
 
     It refuses if a test of the candidate failed on a node, or if another generation became current since it was made.
     """
-    from envmgr.cli.text.builds import show_promote
-    from envmgr.commands.promote import choose_candidate, promote_candidate, stage_candidate, withdraw_candidate
     from envmgr.errors import InputError
+    from envmgr.steps.promote import choose_candidate, promote_candidate, stage_candidate, withdraw_candidate
 
     if rebase and withdraw:
         raise InputError("promote-what", "--rebase makes a candidate, and --withdraw takes one away: give one of them")
@@ -69,34 +66,31 @@ def promote_verb(
     staged = () if dry_run or rebase or withdraw else stage_candidate(ctx, number)
     ctx = open_context(site, fmt, writes_prefix=not dry_run, told=False)
     if withdraw:
-        return answer_with(withdraw_candidate(ctx, number, dry_run=dry_run), show_promote)
-    result = promote_candidate(ctx, number, rebase=rebase, dry_run=dry_run, staged=staged)
-    return answer_with(result, show_promote)
+        return withdraw_candidate(ctx, number, dry_run=dry_run)
+    return promote_candidate(ctx, number, rebase=rebase, dry_run=dry_run, staged=staged)
 
 
 @verb
 def remove(
     entries: Entries, dry_run: DryRun = False, site: SiteOption = None, fmt: FormatOption = Format.table
-) -> VerbAnswer:
+) -> Result:
     """Publish a generation without these entries."""
-    from envmgr.cli.text.catalog import show_remove
-    from envmgr.commands.generations import remove_entries
+    from envmgr.steps.generations import remove_entries
 
     ctx = open_context(site, fmt, writes_prefix=not dry_run)
-    return answer_with(remove_entries(ctx, entries, dry_run=dry_run), show_remove)
+    return remove_entries(ctx, entries, dry_run=dry_run)
 
 
 @verb
-def history(site: SiteOption = None, fmt: FormatOption = Format.table) -> VerbAnswer:
+def history(site: SiteOption = None, fmt: FormatOption = Format.table) -> Result:
     """List generations: time, user, changes.
 
     `*` marks the current one. Rollbacks come after the list.
     """
-    from envmgr.cli.text.catalog import show_history
-    from envmgr.commands.generations import read_history
+    from envmgr.steps.generations import read_history
 
     ctx = open_context(site, fmt, anywhere=True)
-    return answer_with(read_history(ctx), show_history)
+    return read_history(ctx)
 
 
 @verb
@@ -107,13 +101,12 @@ def rollback_verb(
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Make an earlier generation current."""
-    from envmgr.cli.text.catalog import show_rollback
-    from envmgr.commands.generations import roll_back
+    from envmgr.steps.generations import roll_back
 
     ctx = open_context(site, fmt, writes_prefix=not dry_run)
-    return answer_with(roll_back(ctx, generation, dry_run=dry_run), show_rollback)
+    return roll_back(ctx, generation, dry_run=dry_run)
 
 
 @verb
@@ -131,19 +124,17 @@ def page(
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Show or copy the page of the published software.
 
     Every publish writes this page into its generation.
     """
     from envmgr.cli.render import refuse_missing_folder
-    from envmgr.cli.text.catalog import show_page_result
-    from envmgr.commands.page import show_page
+    from envmgr.steps.page import show_page
 
     refuse_missing_folder(output)
     ctx = open_context(site, fmt, anywhere=True)
-    found = show_page(ctx, generation=generation, output=output, dry_run=dry_run)
-    return answer_with(found, show_page_result)
+    return show_page(ctx, generation=generation, output=output, dry_run=dry_run)
 
 
 @verb
@@ -158,16 +149,15 @@ def sign_verb(
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Sign the current generation again.
 
     Use it where signing began after the generation was published, or where its signature is no longer good.
     """
-    from envmgr.cli.text.catalog import show_sign
-    from envmgr.commands.generations import sign_current
+    from envmgr.steps.generations import sign_current
 
     ctx = open_context(site, fmt, writes_prefix=not dry_run)
-    return answer_with(sign_current(ctx, accept_gap=accept_gap, dry_run=dry_run), show_sign)
+    return sign_current(ctx, accept_gap=accept_gap, dry_run=dry_run)
 
 
 @verb
@@ -184,17 +174,16 @@ def diff(
     ] = None,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Show what differs between two generations, or since a job ran.
 
     It compares entries, packages, versions and defaults; by default the current generation with its parent. With the
     output of a job that `envmgr job` wrote, it compares what this job loaded.
     """
-    from envmgr.cli.text.catalog import show_diff
-    from envmgr.commands.diff import show_differences
+    from envmgr.steps.diff import show_differences
 
     ctx = open_context(site, fmt, anywhere=True)
-    return answer_with(show_differences(ctx, a, b), show_diff)
+    return show_differences(ctx, a, b)
 
 
 @verb
@@ -203,18 +192,16 @@ def gc(
     now: Annotated[bool, typer.Option("--now", help="Ignore the age of generations, as if keep_days were 0.")] = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Remove old generations and unused installs.
 
     The site's `policies` say which generations are old. An install is unused when no remaining generation names it.
     What a process of this host or of a node, or a Slurm job, uses or may use is kept, and reported.
     """
-    from envmgr.cli.text.catalog import show_gc
-    from envmgr.commands.gc import collect_garbage
+    from envmgr.steps.gc import collect_garbage
 
     ctx = open_context(site, fmt)
-    found = collect_garbage(ctx, dry_run=dry_run, now=now, settle=lambda: become_build_user(ctx.site))
-    return answer_with(found, show_gc)
+    return collect_garbage(ctx, dry_run=dry_run, now=now, settle=lambda: become_build_user(ctx.site))
 
 
 @verb
@@ -225,13 +212,12 @@ def usage(
     ] = None,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Count how often entries were loaded, in the text of logs.
 
     With `usage: true` in site.yaml, modules report each load to the syslog of their node. Collect these lines from the
     nodes; envmgr only counts them.
     """
-    from envmgr.cli.text.usage import show_usage
-    from envmgr.commands.usage import count_loads
+    from envmgr.steps.usage import count_loads
 
-    return answer_with(count_loads(open_context(site, fmt, anywhere=True), files or ()), show_usage)
+    return count_loads(open_context(site, fmt, anywhere=True), files or ())

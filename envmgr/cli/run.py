@@ -18,21 +18,20 @@ from typing import TYPE_CHECKING, NoReturn, ParamSpec
 import typer
 
 from envmgr import __version__
-from envmgr.cli import VerbAnswer
 from envmgr.cli.options import Format
 from envmgr.errors import Bug, EnvmgrError, InputError, Interrupted
 
 if TYPE_CHECKING:
     from envmgr.catalog.site import Site
-    from envmgr.commands import Context
-    from envmgr.report import Reporter
+    from envmgr.report import Reporter, Result
+    from envmgr.steps import Context
     from envmgr.system.run import Runner
 
 
 _P = ParamSpec("_P")
 
 
-def verb(function: Callable[_P, VerbAnswer]) -> Callable[_P, None]:
+def verb(function: Callable[_P, Result]) -> Callable[_P, None]:
     """Return a verb's function as typer calls it: show its answer or its error, and exit with the code of that.
 
     Of the verb's options, `fmt` says how the answer is written, and `report` into which file; without them, and with
@@ -88,7 +87,7 @@ def open_context(
     """
     from envmgr.catalog.site import find_site, load_site
     from envmgr.cli.progress import make_reporter
-    from envmgr.commands import Context
+    from envmgr.steps import Context
     from envmgr.system.run import Runner
 
     found = load_site(find_site(site, os.environ, _working_folder()), os.environ)
@@ -193,14 +192,14 @@ def _stop_by_signals(runner: Runner) -> None:
             signal.signal(number, stop)
 
 
-def _finish(work: Callable[[], VerbAnswer], fmt: str, report: Path | None) -> NoReturn:
+def _finish(work: Callable[[], Result], fmt: str, report: Path | None) -> NoReturn:
     """Do the work, show its answer on stdout or in the file `report`, exit with its code.
 
     Raises:
         typer.Exit: always, with the result's or the error's code.
     """
     answer = _answer(work)
-    code = answer.exit_code if isinstance(answer, EnvmgrError) else answer.result.exit_code
+    code = answer.exit_code
     failure: EnvmgrError | None = None
     try:
         _show(answer, fmt, report)
@@ -222,7 +221,7 @@ def _finish(work: Callable[[], VerbAnswer], fmt: str, report: Path | None) -> No
     raise typer.Exit(code)
 
 
-def _answer(work: Callable[[], VerbAnswer]) -> VerbAnswer | EnvmgrError:
+def _answer(work: Callable[[], Result]) -> Result | EnvmgrError:
     """Return the result, or the error. Anything unexpected is a bug of envmgr: exit code 4, and what to report."""
     try:
         return work()
@@ -244,7 +243,7 @@ def _answer(work: Callable[[], VerbAnswer]) -> VerbAnswer | EnvmgrError:
         return Bug(f"envmgr {__version__} did not expect this", hint="report it with the lines on stderr above")
 
 
-def _show(answer: VerbAnswer | EnvmgrError, fmt: str, report: Path | None) -> None:
+def _show(answer: Result | EnvmgrError, fmt: str, report: Path | None) -> None:
     from envmgr.cli.render import print_answer, write_report
 
     if isinstance(answer, EnvmgrError) and answer.reference == "output-failed":  # it cannot be written there

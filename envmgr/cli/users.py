@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
-from envmgr.cli import VerbAnswer, answer_with, options
+from envmgr.cli import options
 from envmgr.cli.run import open_context, verb
+from envmgr.report import Result
 
 
 @verb
@@ -58,19 +59,18 @@ def job(
     dry_run: options.DryRun = False,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Print a script for sbatch that runs an entry.
 
     It loads the module, starts processes as the entry's MPI or torchrun needs, and writes to the job's log what ran.
     """
     from envmgr.cli.render import refuse_missing_folder
-    from envmgr.cli.text.nodes import show_job
-    from envmgr.commands.job import write_job
     from envmgr.nodes.jobs import JobOptions
+    from envmgr.steps.job import write_job
 
     refuse_missing_folder(output)
     ctx = open_context(site, fmt)
-    result = write_job(
+    return write_job(
         ctx,
         entry,
         command or (),
@@ -83,7 +83,6 @@ def job(
         dry_run=dry_run,
         options=JobOptions(partition=partition, account=account, cpus=cpus, time=time),
     )
-    return answer_with(result, show_job)
 
 
 @verb
@@ -102,26 +101,23 @@ def export(
     dry_run: options.DryRun = False,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Write entries, or an entry's lock, as another tool's file.
 
     ReFrame gets a configuration with one partition for each node group and one environment for each entry. The lock of
     one entry becomes a file for conda, pixi, pip or uv.
     """
     from envmgr.cli.render import refuse_missing_folder
-    from envmgr.cli.text.nodes import show_export, show_exported_lock
-    from envmgr.commands.exchange import export_lock
-    from envmgr.commands.export import export_entries
     from envmgr.exchange import writers
+    from envmgr.steps.exchange import export_lock
+    from envmgr.steps.export import export_entries
 
     refuse_missing_folder(output)
     if to in writers():
         ctx, of_cluster = open_context(site, fmt, anywhere=True), system is not None or nodes is not None
-        locked = export_lock(ctx, entries or [], to=to, of_cluster=of_cluster, output=output, dry_run=dry_run)
-        return answer_with(locked, show_exported_lock)
+        return export_lock(ctx, entries or [], to=to, of_cluster=of_cluster, output=output, dry_run=dry_run)
     ctx = open_context(site, fmt)
-    result = export_entries(ctx, entries or (), to=to, system=system, nodes=nodes, output=output, dry_run=dry_run)
-    return answer_with(result, show_export)
+    return export_entries(ctx, entries or (), to=to, system=system, nodes=nodes, output=output, dry_run=dry_run)
 
 
 @verb
@@ -129,16 +125,15 @@ def shell_init(
     shell: Annotated[str, typer.Argument(metavar="bash|zsh|sh|csh|tcsh|fish", help="Name of the shell.")] = "bash",
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
-) -> VerbAnswer:
+) -> Result:
     """Print the lines that make a shell use the prefix.
 
     Put this into a start-up file of the shell: eval "$(envmgr shell-init)".
     """
-    from envmgr.cli.text.nodes import show_shell_init
-    from envmgr.commands.shell_init import shell_lines
+    from envmgr.steps.shell_init import shell_lines
 
     ctx = open_context(site, fmt, told=False)
-    return answer_with(shell_lines(ctx, shell), show_shell_init)
+    return shell_lines(ctx, shell)
 
 
 @verb
@@ -147,12 +142,11 @@ def schema(
         list[str] | None, typer.Argument(metavar="VERB", help="The verb, such as build or user create; or error.")
     ] = None,
     fmt: options.FormatOption = options.Format.table,  # noqa: ARG001 - `verb` looks at it
-) -> VerbAnswer:
+) -> Result:
     """Print the JSON schema of what a verb prints.
 
     Without VERB it lists all schemas.
     """
-    from envmgr.cli.text.nodes import show_schema, show_schemas
-    from envmgr.commands.schema import find_schema, list_schemas
+    from envmgr.steps.schema import find_schema, list_schemas
 
-    return answer_with(find_schema(words), show_schema) if words else answer_with(list_schemas(), show_schemas)
+    return find_schema(words) if words else list_schemas()

@@ -7,10 +7,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from envmgr.commands import Context
-from envmgr.commands.shell_init import shell_lines
 from envmgr.modules.lmod import Lmod
 from envmgr.report import SilentReporter
+from envmgr.steps import Context
+from envmgr.steps.shell_init import shell_lines
 from envmgr.system.run import Runner
 from tests.helpers.lmod_shell import LMOD, make_tree, spec
 from tests.helpers.node_scene import Scene

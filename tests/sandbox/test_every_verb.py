@@ -45,7 +45,7 @@ STORY = [
     (["promote"], "generation 4 is current (was 3)"),
     *(
         ([verb, "--help"], f"Example: envmgr {verb}") for verb in ("apply", "report")
-    ),  # tests/sandbox/commands/test_apply.py
+    ),  # tests/sandbox/verbs/test_apply.py
     (["usage", "taken.txt"], "loads are not recorded now: site.yaml has no `usage: true`"),
     (["node-setup"], "/etc/envmgr/node/pin"),
     (["audit", "--explain", "mount"], "mount"),

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from envmgr.catalog.site import load_site
-from envmgr.commands import Context
-from envmgr.commands.verify import VerifyWhat, verify_entries
 from envmgr.report import SilentReporter
+from envmgr.steps import Context
+from envmgr.steps.verify import VerifyWhat, verify_entries
 from envmgr.system.files import remove_tree
 from envmgr.system.run import Runner
 from tests.helpers.done import Done

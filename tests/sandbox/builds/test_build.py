@@ -77,9 +77,9 @@ def test_run_with_nothing_to_do_imports_nothing_that_makes_installs_or_asks_node
     )
     assert done.stdout == "nothing to do: hello/1.0 is published in generation 1\n"
     imported = set(re.findall(r"(\S+)$", done.stderr, re.MULTILINE))
-    assert {"envmgr.commands.build", "envmgr.publish.plan"} <= imported
+    assert {"envmgr.steps.build", "envmgr.publish.plan"} <= imported
     assert {
-        "envmgr.commands.build_run",
+        "envmgr.steps.build_run",
         "envmgr.builds.install",
         "envmgr.nodes",
         "envmgr.smoke.here",

@@ -98,7 +98,7 @@ def test_help_of_every_verb_works_and_imports_nothing_heavy(helps: dict[str, dic
         "envmgr.cli.build",
         "envmgr.cli.catalog",
         "envmgr.cli.completion",
-        "envmgr.cli.formats",
+        "envmgr.audit.formats",
         "envmgr.cli.images",
         "envmgr.cli.nodes",
         "envmgr.cli.options",

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from envmgr.cli.render import write_report
 from envmgr.errors import EnvmgrError
-from tests.helpers.exposition import WELL, of, parse, text, write_report
+from tests.helpers.exposition import WELL, of, parse, text
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.waiting import DEADLINE, wait_for
 

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.cli.metrics import HELP
+from envmgr.audit.metrics import HELP
+from envmgr.cli.render import answer_text
 from envmgr.errors import EnvmgrError, Interrupted
-from tests.helpers.exposition import WELL, answer_text, parse, text
+from tests.helpers.exposition import WELL, parse, text
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.waiting import DEADLINE, soon
 

@@ -13,8 +13,8 @@ import pytest
 
 from envmgr.audit.fit.matrix import MatrixRow
 from envmgr.audit.grouping import Caused as Finding
-from envmgr.cli.metrics import HELP
-from envmgr.commands.audit import AuditResult, WayAnswers
+from envmgr.audit.metrics import HELP
+from envmgr.audit.result import AuditResult, WayAnswers
 from envmgr.errors import EnvmgrError
 from tests.helpers.exposition import WELL, Series, parse, text
 from tests.helpers.places import ROOT

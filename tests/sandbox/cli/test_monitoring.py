@@ -24,9 +24,9 @@ import pytest
 import yaml
 
 from envmgr.audit.grouping import Caused as Finding
-from envmgr.cli.metrics import HELP
-from envmgr.commands.audit import AuditResult, WayAnswers
-from tests.helpers.exposition import answer_text, write_report
+from envmgr.audit.metrics import HELP
+from envmgr.audit.result import AuditResult, WayAnswers
+from envmgr.cli.render import answer_text, write_report
 from tests.helpers.places import ROOT
 from tests.helpers.programs import program, run
 from tests.helpers.sandbox import Sandbox

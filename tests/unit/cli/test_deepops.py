@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envmgr.audit.grouping import Caused as Finding
-from envmgr.commands.audit import AuditResult, WayAnswers
+from envmgr.audit.result import AuditResult, WayAnswers
 from envmgr.errors import Bug, EnvmgrError
 from tests.helpers.exposition import WELL, text
 

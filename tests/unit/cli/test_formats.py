@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envmgr.audit.formats.prometheus import exposition
 from envmgr.audit.grouping import Caused as Finding
-from envmgr.cli.formats.prometheus import exposition
-from envmgr.cli.metrics import MOST_NODES, Metric
-from envmgr.cli.render import to_data
-from envmgr.commands.audit import AuditResult, ExplainResult, WayAnswers
+from envmgr.audit.metrics import MOST_NODES, Metric
+from envmgr.audit.result import AuditResult, ExplainResult, WayAnswers
+from envmgr.cli.render import to_data, write_report
 from envmgr.errors import Bug, EnvmgrError, Interrupted
 from envmgr.nodes.sets import fold
-from tests.helpers.exposition import WELL, of, parse, text, write_report
+from tests.helpers.exposition import WELL, of, parse, text
 from tests.helpers.waiting import DEADLINE, wait_for
 
 MOUNT = Finding("mount", "error", "/sw", "not mounted", "mounted from fs1:/export", "`mount /sw`", "c[2-3]")

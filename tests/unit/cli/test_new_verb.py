@@ -57,7 +57,7 @@ def run(copied: Path, *argv: str) -> subprocess.CompletedProcess[str]:
 
 def test_page_shows_a_command_its_text_and_its_options() -> None:
     assert list(files_of_the_verb()) == [
-        "envmgr/commands/count.py",
+        "envmgr/steps/count.py",
         "envmgr/cli/text/count.py",
         "envmgr/cli/catalog.py",
         "envmgr/cli/app.py",

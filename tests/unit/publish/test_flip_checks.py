@@ -15,9 +15,6 @@ import pytest
 from envmgr.audit.checks import signature
 from envmgr.audit.controller import Controller
 from envmgr.catalog.site import load_site
-from envmgr.commands import Context
-from envmgr.commands.generations import sign_current
-from envmgr.commands.verify import VerifyWhat, verify_entries
 from envmgr.nodes.sets import NodeSets
 from envmgr.publish import flip_checks, flip_guards, flipfile, records
 from envmgr.publish.flipfile import sequences, withdraw
@@ -26,6 +23,9 @@ from envmgr.publish.records import read_current
 from envmgr.publish.signature import KeySigner
 from envmgr.publish.staging import abandon
 from envmgr.report import SilentReporter
+from envmgr.steps import Context
+from envmgr.steps.generations import sign_current
+from envmgr.steps.verify import VerifyWhat, verify_entries
 from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner
 from tests.helpers.evidence import evidence
@@ -356,7 +356,7 @@ def test_a_generation_that_goes_as_it_is_read_is_not_current_any_more(
 def test_a_generation_that_gc_takes_as_it_is_verified_is_no_finding(
     made: SignedPrefix, everything: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from envmgr.commands import verify
+    from envmgr.steps import verify
 
     real = verify.verify_generation
 

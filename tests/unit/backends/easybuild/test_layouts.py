@@ -12,7 +12,7 @@ from envmgr.backends.easybuild.backend import EasyBuildBackend, LoadedEasyBuildL
 from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem
 from envmgr.catalog.names import Entry
 from envmgr.catalog.site import Site, Target, load_site
-from envmgr.commands.resolved import LockInstalls, ResolvedEntry
+from envmgr.steps.resolved import LockInstalls, ResolvedEntry
 from envmgr.store.manifest import InstallFacts, Manifest, write_manifest
 from envmgr.store.prefix import Install, Item
 

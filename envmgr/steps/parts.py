@@ -1,0 +1,138 @@
+"""The parts of installs, and versions of them: steps of `find` and `sbom`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from envmgr.backends import get_backend
+from envmgr.catalog.names import parse_entry
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.steps import Context
+from envmgr.store.manifest import read_provenance
+from envmgr.store.parts import PYPI, Part, same_name
+from envmgr.store.prefix import Install
+from envmgr.system.files import sha256_bytes
+from envmgr.system.untrusted_files import LOCK, read_bytes
+from envmgr.wording import one_line
+
+_WANTED = re.compile(r"\s*([A-Za-z0-9_][\w.+/-]*)\s*((?:===|[=~!<>]=|[<>=])[^=~!<>].*)?", re.ASCII)
+_CLAUSE = re.compile(r"\s*((===|[=!]=|=)\s*v?[0-9][\w.+!*-]*|([~<>]=|[<>])\s*v?[0-9][\w.+!-]*)\s*", re.ASCII)
+_LETTER = re.compile(r"(?<=[0-9])([a-z])(?=$|[\s,])")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A request: a name, and versions in the words of packaging; `versions` is empty for all."""
+
+    text: str
+    name: str
+    versions: str
+
+    def judge(self, part: Part) -> bool | None:
+        """Return whether it is this part; None if the name is, and the version cannot be compared.
+
+        Versions of an index are compared by packaging, all others by conda's rules; but there a letter at the end is
+        later, as OpenSSL and the time zones count: 1.1.1 < 1.1.1w < 1.1.2. conda itself has 1.1.1w before 1.1.1.
+        """
+        if part.called != same_name(part.ecosystem, self.name):
+            return False
+        if not self.versions:
+            return True
+        with suppress(ValueError):
+            if part.ecosystem == PYPI:
+                from packaging.specifiers import SpecifierSet
+                from packaging.version import Version
+
+                return SpecifierSet(self.versions).contains(Version(part.version), prereleases=True)
+            return _conda_says(self.versions, part.version)
+        return None
+
+
+def parse_wanted(text: str) -> Wanted:
+    """Parse `openssl`, `openssl<3.0.15`, `numpy>=1,!=1.26.4`. Raise InputError `specifier-invalid`."""
+    found = _WANTED.fullmatch(text)
+    versions = ((found and found[2]) or "").strip()
+    if found and all(_CLAUSE.fullmatch(each) for each in versions.split(",") if versions):
+        return Wanted(text, found[1], versions)
+    raise InputError(
+        "specifier-invalid",
+        f"`{one_line(text)}` is no name with versions",
+        hint="write NAME, or NAME with versions, in quotes: 'openssl<3.0.15', 'numpy>=1.24,<2'",
+    )
+
+
+def _conda_says(versions: str, version: str) -> bool:
+    """Raise ValueError if they cannot be compared: a version that begins with a word has no place among numbers."""
+    from rattler import Version, VersionSpec
+    from rattler.exceptions import InvalidVersionError, InvalidVersionSpecError
+
+    if not re.match(r"v?[0-9]", version):
+        raise ValueError(version)
+    try:
+        versions = re.sub(r"==(?=[^,]*\*)", "=", versions)  # `==3.0.*` of packaging
+        plain = (re.sub(r"(?<![\w.+-])v(?=[0-9])", "", each) for each in (versions, version))
+        wanted, found = (_LETTER.sub(r"post.\1", each) for each in plain)
+        return bool(VersionSpec(wanted).matches(Version(found)))
+    except (InvalidVersionError, InvalidVersionSpecError) as error:
+        raise ValueError(str(error)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The facts of an install: its parts, the entry that it was built for, the names in that entry's lock, and when
+    it was built. `named_only` says that its lock is not known any more: only names and versions are.
+    """
+
+    parts: tuple[Part, ...]
+    entry: str
+    names: frozenset[str]
+    time: str
+    named_only: bool
+
+
+class PartsReader:
+    """Reads the parts of installs, by the heads of their manifests. A lock that a manifest lacks is the catalog's, if
+    that is still the same text.
+    """
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._texts: dict[str, Mapping[str, str]] = {}  # by the sha256 of a lock
+
+    def read(self, install: Install) -> Known:
+        """Raise EnvmgrError `manifest-damaged`, `format-unknown`, `unknown-backend`."""
+        provenance = read_provenance(install.manifest)
+        try:
+            entry, made_by = str(provenance.get("entry", install.entry)), str(provenance["recipe"]["backend"])
+            texts = provenance.get("lock") or ({} if "parts" in provenance else self._from_catalog(entry, provenance))
+            parts = tuple(get_backend(made_by).parts(provenance, texts))
+            names = frozenset(str(name).lower() for name in provenance.get("packages") or ())
+            return Known(parts, entry, names, str(provenance.get("time", "")), not (texts or "parts" in provenance))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise EnvmgrError(
+                "manifest-damaged",
+                f"what {install.manifest} says of its packages cannot be read",
+                context=one_line(f"{type(error).__name__}: {error}", 200),
+                hint="remove it and its install, then build the entry again",
+            ) from None
+
+    def _from_catalog(self, entry: str, provenance: Mapping[str, Any]) -> Mapping[str, str]:
+        """Return the file beside the entry's recipe that is the lock, byte for byte; nothing if none is."""
+        sha256 = str(provenance.get("lock_sha256"))
+        if sha256 not in self._texts:
+            self._texts[sha256] = {}
+            with suppress(EnvmgrError, OSError, UnicodeDecodeError):
+                found = self._ctx.catalog.look(parse_entry(entry))
+                for path in found.folder.iterdir() if found else ():
+                    if "lock" in path.name and sha256_bytes(data := _read(path)) == sha256:
+                        self._texts[sha256] = {path.name: data.decode()}
+        return self._texts[sha256]
+
+
+def _read(path: Path) -> bytes:
+    return read_bytes(path, LOCK)

@@ -1,0 +1,1 @@
+"""Verbs, one file each: options, work, result and its text."""

@@ -133,7 +133,7 @@ def _failed(run: Run, name: str, done: VerbRun) -> ApplyStep:
 
 
 def _check(run: Run) -> ApplyStep:
-    done = run.verb("catalog", "check", *run.names)
+    done = run.verb("check", *run.names)
     if "findings" not in done.data:
         return _failed(run, "check", done)
     faults = [f for f in done.data["findings"] if f["severity"] == "error"]

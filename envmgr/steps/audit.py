@@ -1,4 +1,4 @@
-"""`envmgr audit`: check that every node, in every kind of shell and job, resolves what was published."""
+"""The audit of nodes: gather what they say, judge it, and keep what was seen."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def reading_entry(entry: object) -> Iterator[None]:
             "entry-unreadable",
             f"the recipe of {entry}, its lock or a package of it cannot be read",
             context=[why_failed(error), f"in {frame.f_globals.get('__name__')}, line {line}"],
-            hint=f"look at what was changed last in the recipe and its lock; `envmgr catalog check {entry}` says more. "
+            hint=f"look at what was changed last in the recipe and its lock; `envmgr check {entry}` says more. "
             "Report it: envmgr should have said what is wrong",
         ) from error
 

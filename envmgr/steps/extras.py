@@ -14,7 +14,7 @@ def generation_extras(ctx: Context) -> Mapping[str, Extra]:
     """Return folder of a generation -> what makes its files."""
 
     def page(contents: Contents) -> Iterator[tuple[str, bytes]]:
-        from envmgr.steps.page import page_files
+        from envmgr.steps.page_files import page_files
 
         return page_files(ctx, contents)
 

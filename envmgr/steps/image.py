@@ -1,4 +1,4 @@
-"""`envmgr image`: make images of published entries, which nodes mount over the installs' own paths."""
+"""Make images of published entries, which nodes mount over the installs' own paths."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _STATUS = {"made": "made", "there": "was there", "would-make": "would be made"}
 
 @dataclass(frozen=True, slots=True)
 class ImageResult(Result):
-    """The result of `image`; `left_out` are installs that get no image, and why."""
+    """The result of `stage --image`; `left_out` are installs that get no image, and why."""
 
-    schema: ClassVar[str] = "envmgr.image/1"
+    schema: ClassVar[str] = "envmgr.stage-image/1"
     generation: int
     images: tuple[ImageRow, ...]
     left_out: tuple[str, ...]
@@ -80,7 +80,7 @@ def make_images(
     left_out = tuple(f"{path}: its software lies in {tree}, which is not ours" for path, tree in not_ours.items())
     of = {path: entries for path, entries in of.items() if path not in not_ours}
     own = [path for path in of if own_image(read_manifest(ctx.prefix.install_at(path).manifest))]
-    left_out += tuple(f"{path}: it is an image itself, which `stage` brings to nodes" for path in own)
+    left_out += tuple(f"{path}: it is an image itself, which `envmgr stage` brings to nodes" for path in own)
     of = {path: entries for path, entries in of.items() if path not in own}
     if dry_run:
         rows = make_each(ctx, of, maker, compression, dry_run=True)

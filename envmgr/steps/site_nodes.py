@@ -1,4 +1,4 @@
-"""The nodes and the users that site.yaml names, and the way to them: a row and faults of `site check`."""
+"""The nodes and the users that site.yaml names, and the way to them: a row and faults of `check`."""
 
 from __future__ import annotations
 

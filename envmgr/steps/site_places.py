@@ -1,4 +1,4 @@
-"""The places that site.yaml names, as this machine finds them: rows and faults of `site check`."""
+"""The places that site.yaml names, as this machine finds them: rows and faults of `check`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The decisions of site.yaml, against this machine: faults of `site check`."""
+"""The decisions of site.yaml, against this machine: faults of `check`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _signing_key(ctx: Context) -> Iterator[SiteFact]:
         yield SiteFact(field, "error", f"{key} {'is no file' if key.exists() else 'does not exist'}", "name the key")
         return
     if not os.access(key, os.R_OK):
-        yield SiteFact(field, "error", f"{key} cannot be read by you", "`sudo envmgr site check` looks as root")
+        yield SiteFact(field, "error", f"{key} cannot be read by you", "`sudo envmgr check` looks as root")
         return
     private = [each for each in signing.key_files if each.is_file() and each.suffix != ".pub"]
     if opened := [each for each in private if stat.S_IMODE(each.stat().st_mode) & 0o077]:

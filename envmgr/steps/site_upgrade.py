@@ -1,4 +1,4 @@
-"""Rows of `site check` on an upgrade: the things that this envmgr would do differently with what is published."""
+"""Rows of `check` on an upgrade: the things that this envmgr would do differently with what is published."""
 
 from __future__ import annotations
 

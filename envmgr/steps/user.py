@@ -1,9 +1,9 @@
-"""`envmgr user create`, `add`, `remove` and `update`: a user's own packages on top of a published entry."""
+"""A change of a user's environment: solve, make the install, let the links name it, keep what it stands on."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,24 +15,22 @@ from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import ModuleSpec
 from envmgr.people.base import Base, ask_base
-from envmgr.people.environments import all_installs, amount, links_of, outdated, remains_of, require_environment
+from envmgr.people.environments import all_installs, amount, outdated, require_environment
 from envmgr.people.install import install_of, make_install
 from envmgr.people.kernel import has_ipykernel, is_own, kernel_file, remove_kernel, user_kernel, write_kernel
-from envmgr.people.lock import UserLock, lock_of, read_lock
-from envmgr.people.lock_checks import require_sound
+from envmgr.people.lock import UserLock, lock_of
 from envmgr.people.module import module_text
-from envmgr.people.places import UserPlaces, place_at, require_name, require_own, user_places
+from envmgr.people.places import UserPlaces, require_own, user_places
 from envmgr.people.solve import Wish, may_break, solve
-from envmgr.people.wishes import rows_of, unchanged, wish_of
+from envmgr.people.wishes import unchanged
 from envmgr.publish.records import GenerationRecord, published_spec, read_records, read_specs
 from envmgr.report import Lines, Result
 from envmgr.steps import Context, published_record, require_published
 from envmgr.store.manifest import remove_install
 from envmgr.store.prefix import Install, Prefix
 from envmgr.store.user_holds import write_holds
-from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error, remove_tree
+from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error
 from envmgr.system.locks import file_lock
-from envmgr.system.safe_paths import remove_below
 from envmgr.wording import inodes_text, size_text
 
 
@@ -99,53 +97,6 @@ class UserResult(Result):
         yield f"`module load {self.module}` loads it{f'; in this shell `module use {self.use}` comes first' * bool(self.use)}"
 
 
-def create_environment(
-    ctx: Context,
-    name: str,
-    *,
-    on: str | None = None,
-    packages: Sequence[str] = (),
-    file: Path | None = None,
-    replaced: Sequence[str] = (),
-    editable: Sequence[Path] = (),
-    from_lock: Path | None = None,
-    at: Path | None = None,
-    jobs: int = 0,
-    dry_run: bool = False,
-) -> UserResult:
-    """Make an environment on the published entry `on`, of `packages` and those of a file, or of `from_lock` exactly.
-
-    Raises:
-        InputError: `name-taken`, `name-invalid`, `place-taken`, `place-invalid`, `not-published`, `base-differs`, `clash`, and more.
-        EnvmgrError: downloads or the installation failed. Nothing is left then.
-    """
-    require_name(name)
-    places = user_places(ctx.environ)
-    _require_free(places, name)
-    place = (places.link(name), places.prefix) if at is None else place_at(at)
-    record = published_record(ctx)
-    if from_lock is not None:
-        if on is not None or packages or file is not None or replaced or editable:
-            raise InputError(
-                "lock-only", "a lock says all of an environment", hint="name nothing else beside --from-lock"
-            )
-        lock = read_lock(from_lock)
-        _folders([Path(each) for each in lock.editable])
-        base = _base_of(ctx, lock, record)
-        with explained():
-            require_sound(lock, base, ctx.site, from_lock)
-    elif on is None:
-        raise InputError("entry-missing", "an environment stands on an entry", hint="name it by `--on ENTRY`")
-    else:
-        base = _ask(ctx, on, record)
-        wish = wish_of(rows_of(packages, file, ctx.runner, ctx.reporter), replaced, _folders(editable))
-        with explained():
-            lock = solve(wish, base, partial(_specs, ctx, record), ctx.site, ctx.runner, ctx.reporter)
-    with changing(ctx, places, name, dry_run=dry_run):
-        _require_free(places, name)  # another run may have made it meanwhile
-        return _make(ctx, places, name, lock, base, place, {}, jobs=jobs, dry_run=dry_run)
-
-
 def change_environment(
     ctx: Context,
     name: str,
@@ -160,7 +111,7 @@ def change_environment(
     The former install stays for shells and jobs that have it loaded, for `policies.keep_days`.
 
     Raises:
-        InputError: `no-environment`, and as `create_environment`.
+        InputError: `no-environment`, `base-differs`, `clash`, and more.
     """
     places = user_places(ctx.environ)
     require_environment(places, name)  # before a lock is made
@@ -168,11 +119,11 @@ def change_environment(
         former = require_environment(places, name)
         before = lock_of(former)
         record = published_record(ctx)
-        base = _ask(ctx, before.on, record) if rebase else _base_of(ctx, before, record, name)
+        base = ask_for(ctx, before.on, record) if rebase else base_of(ctx, before, record, name)
         kept = {} if change is unchanged or rebase else before.versions
-        lock = solve(change(before), base, partial(_specs, ctx, record), ctx.site, ctx.runner, ctx.reporter, kept)
+        lock = solve(change(before), base, partial(specs_of, ctx, record), ctx.site, ctx.runner, ctx.reporter, kept)
         place = (places.link(name), former.prefix)
-        result = _make(ctx, places, name, lock, base, place, before.versions, jobs=jobs, dry_run=dry_run)
+        result = make_environment(ctx, places, name, lock, base, place, before.versions, jobs=jobs, dry_run=dry_run)
         if not dry_run:
             if former.path != Path(result.path):
                 os.utime(former.manifest)  # it was left now: shells and jobs have it loaded
@@ -182,26 +133,12 @@ def change_environment(
         return result
 
 
-def remove_environment(ctx: Context, places: UserPlaces, name: str) -> None:
-    """Remove an environment with its module, links and all its installs. Call it under its lock."""
-    install = require_environment(places, name)
-    with explain_os_error(places.link(name)):
-        links = links_of(places, name, install)
-        for path in (places.module(name), places.reported(name)):
-            path.unlink(missing_ok=True)
-        remove_kernel(kernel_file(ctx.environ, name))
-        for path in remains_of(install.prefix, name):
-            remove_below(install.prefix.root, path)
-        for link in links:
-            link.unlink(missing_ok=True)
-        with holding(ctx.site, places):
-            pass
-        if install.prefix != places.prefix and not any(install.path.parent.glob("*")):
-            remove_tree(install.prefix.root)  # the one beside `--at` was only for this
-
-
 _ELSEWHERE = "`--at FOLDER` puts an environment elsewhere, such as on a scratch file system"
+
+
 _ASK = "ask the administrators of this cluster for"
+
+
 # What a user can do, where the error would speak to an administrator.
 _HINTS = {
     "no-network": f"try it on a login node; or {_ASK} a mirror of the index (`backends.wheels.indexes` in site.yaml)",
@@ -253,7 +190,7 @@ def _locked(ctx: Context, places: UserPlaces, name: str) -> Iterator[None]:
         yield
 
 
-def _make(
+def make_environment(
     ctx: Context,
     places: UserPlaces,
     name: str,
@@ -343,12 +280,13 @@ def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Pa
             yield PackageChange(name, before.get(name, ""), after.get(name, ""))
 
 
-def _ask(ctx: Context, on: str, record: GenerationRecord) -> Base:
+def ask_for(ctx: Context, on: str, record: GenerationRecord) -> Base:
+    """Return what the published entry has. Raise InputError `not-published`."""
     require_published([on], record)
     return ask_base(on, record, ctx.prefix, ctx.runner)
 
 
-def _base_of(ctx: Context, lock: UserLock, record: GenerationRecord, name: str = "") -> Base:
+def base_of(ctx: Context, lock: UserLock, record: GenerationRecord, name: str = "") -> Base:
     """Return the base that a lock was made for. Raise as `generation_of`."""
     return ask_base(lock.on, generation_of(ctx, lock, record, name), ctx.prefix, ctx.runner)
 
@@ -372,19 +310,6 @@ def generation_of(ctx: Context, lock: UserLock, record: GenerationRecord, name: 
     )
 
 
-def _specs(ctx: Context, record: GenerationRecord) -> dict[str, ModuleSpec]:
+def specs_of(ctx: Context, record: GenerationRecord) -> dict[str, ModuleSpec]:
+    """Return the published specs of a generation."""
     return {name: published_spec(raw).spec for name, raw in read_specs(ctx.prefix, record.number).items()}
-
-
-def _folders(editable: Sequence[Path]) -> tuple[str, ...]:
-    for each in editable:
-        if not each.is_dir():
-            hint = "`--editable` names a folder of Python files"
-            raise InputError("folder-missing", f"there is no folder {each}", hint=hint)
-    return tuple(str(each.resolve()) for each in editable)
-
-
-def _require_free(places: UserPlaces, name: str) -> None:
-    if os.path.lexists(places.link(name)):
-        hint = f"`envmgr user add {name} PACKAGE` adds to it"
-        raise InputError("name-taken", f"there is an environment `{name}` already", hint=hint)

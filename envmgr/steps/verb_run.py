@@ -31,6 +31,13 @@ class VerbRun:
         context = tuple(map(str, self.data.get("context", ())))
         return (str(self.data.get("message", f"exit code {self.code}")), *context), str(self.data.get("hint", ""))
 
+    def failure(self) -> EnvmgrError:
+        """Return the error of a verb that failed."""
+        said = {key: self.data.get(key, "") for key in ("hint", "log")}
+        return EnvmgrError(
+            str(self.data.get("reference", "verb-failed")), self.error[0][0], context=self.error[0][1:], **said
+        )
+
 
 def run_verb(ctx: Context, *argv: str, seconds: float | None = None) -> VerbRun:
     """Run a verb on the same site; its progress is ours.

@@ -1,4 +1,4 @@
-"""`envmgr verify`: compare what is published with what was built and published."""
+"""The look at what is published: `current`, generations with their records, installs with their manifests."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class PrefixLook:
                 yield Finding("not-ours", "error", ", ".join(of) or path, line, hint=_not_ours_hint(of))
         for path, lines in self.images.items():
             of = self.users.get(path, ())
-            hint = f"`envmgr image {of[0]}` makes it again" if of else "`envmgr gc` removes it when it is old"
+            hint = f"`envmgr stage --image {of[0]}` makes it again" if of else "`envmgr gc` removes it when it is old"
             yield from (Finding("image", "error", ", ".join(of) or path, line, hint=hint) for line in lines)
 
     def result(self) -> VerifyResult:
@@ -170,9 +170,17 @@ class PrefixLook:
 
 
 _HISTORY = "`envmgr rollback {number}` writes it again, from the flips; what they do not tell is lost"
+
+
 _NEVER = "a generation never changes: find the cause"
+
+
 _GENERATION = f"{_NEVER}; `envmgr publish` publishes the same entries as a new generation"
+
+
 _OLD = f"{_NEVER}; for a rollback choose another one, until `envmgr gc` removes this one"
+
+
 _INSTALL = "an install never changes: find the cause"
 
 
@@ -203,13 +211,8 @@ def _not_ours_hint(entries: Sequence[str]) -> str:
     return f"the tree is not ours, and nothing of it is made again: ask those who keep it; {again}"
 
 
-def verify_entries(ctx: Context, what: VerifyWhat) -> VerifyResult:
-    """Compare `current`, generations and installs with what was written down of them."""
-    return look(ctx, what).result()
-
-
 def look(ctx: Context, what: VerifyWhat) -> PrefixLook:
-    """Look at everything, as `verify_entries`; start again where a `gc` removed what was being looked at.
+    """Look at everything; start again where a `gc` removed what was being looked at.
 
     Raises EnvmgrError `nothing-published`, `no-generation`; InputError `not-published`, `verify-all`.
     """

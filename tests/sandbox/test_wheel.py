@@ -83,7 +83,7 @@ def test_pages_that_the_help_and_messages_name_are_installed(installed: Path, tm
         )
         return done.stdout + done.stderr
 
-    for argv in ("build", "--help"), ("site", "--help"), ("site", "check", "--help"), ("sign",):
+    for argv in ("build", "--help"), ("site", "--help"), ("check", "--help"), ("sign",):
         pages = re.findall(r"/\S+\.md", said(*argv))
         assert pages, argv
         for page in pages:

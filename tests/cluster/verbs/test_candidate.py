@@ -25,7 +25,7 @@ def lab(audited: Audited) -> Iterator[Audited]:
         yield audited
     finally:
         cluster.sh("c2", "rm -f /run/broken")
-        cluster.envmgr(["remove", ENTRY])
+        cluster.envmgr(["publish", "--remove", ENTRY])
         cluster.sh("login", "rm -rf /etc/envmgr/recipes/fresh", check=True)
 
 

@@ -26,7 +26,7 @@ def test_users_go_on_through_publish_rollback_gc_and_lose_only_what_was_removed(
         _gc_keeps_what_is_in_use(users, first)
         assert not (scene.cluster.host_prefix / f"generations/{first:04d}/modules").exists()
         assert "\n".join(users.check()) == ""
-        scene.envmgr("remove", "app/1.0")
+        scene.envmgr("publish", "--remove", "app/1.0")
         assert "\n".join(users.check(lacking=["app/1.0"])) == ""
         _audit(users)
     finally:

@@ -43,7 +43,7 @@ def lab(audited: Audited, tmp_path: Path) -> Iterator[Audited]:
         audited.envmgr("build", ENTRY)
         yield audited
     finally:
-        cluster.envmgr(["remove", ENTRY])
+        cluster.envmgr(["publish", "--remove", ENTRY])
         cluster.sh("login", "rm -rf /etc/envmgr/recipes/tool", check=True)
         shutil.rmtree(cluster.folder / "home/alice/layout")
         for node in ("login", *cluster.compute):
@@ -91,13 +91,13 @@ def test_staged_image_is_a_copy_on_the_node_and_nothing_is_mounted(lab: Audited)
     assert {(row["nodes"], row["state"]) for row in staged.data["images"]} == {("c[1-3]", "local")}
     (install,) = {row["path"] for row in staged.data["images"]}
     assert install not in cluster.sh("c1", "cat /proc/self/mountinfo").stdout
-    image = lab.envmgr("image", ENTRY, "--format", "json").data
+    image = lab.envmgr("stage", "--image", ENTRY, "--format", "json").data
     assert (image["images"], len(image["left_out"])) == ([], 1)
     say = f"module load {ENTRY}; run sh -c 'sleep 1287' & for i in 1 2 3 4 5 6 7 8 9; do sleep 0.3; pgrep -af squashfuse; done; kill $!"
     said = cluster.exec("c1", ["bash", "-lc", say], user="alice").stdout
     assert "/var/lib/envmgr/images/" in said
     assert lab.findings("--check", "images", "--via", "ssh", "--context", "bash-ssh", code=0) == []
-    cluster.envmgr(["unstage", ENTRY, "--nodes", "c[1-3]"])
+    cluster.envmgr(["stage", "--remove", ENTRY, "--nodes", "c[1-3]"])
     left = set(cluster.sh("c1", "ls -A /var/lib/envmgr/images").stdout.split())
     assert left <= {".lock", ".said", ".wrote"}
     assert in_a_job(lab) != []

@@ -42,7 +42,7 @@ def lab(audited: Audited) -> Iterator[Audited]:
         )
         yield audited
     finally:
-        cluster.envmgr(["remove", ENTRY])
+        cluster.envmgr(["publish", "--remove", ENTRY])
         cluster.sh("login", f"rm -rf {PLACE} {SITE} /etc/envmgr/recipes/door", check=True)
 
 

@@ -30,7 +30,7 @@ def lab(audited: Audited) -> Iterator[Audited]:
         audited.envmgr("build", ENTRY)
         yield audited
     finally:
-        cluster.envmgr(["remove", ENTRY])
+        cluster.envmgr(["publish", "--remove", ENTRY])
         cluster.sh("login", f"rm -rf {TREE} /etc/envmgr/recipes/bzip2", check=True)
 
 

@@ -80,5 +80,5 @@ def test_nodes_that_an_audit_saw_unfit_are_left_out(lab: Audited) -> None:
         assert done.stderr == "without c2: driver 470.82.01 is older than 525.60.13\n"
         assert lab.cluster.envmgr(["job", ENTRY], user="alice").stdout.count("--exclude") == 0
     finally:
-        lab.cluster.envmgr(["remove", "needy/1.0"])
+        lab.cluster.envmgr(["publish", "--remove", "needy/1.0"])
         lab.audit("--check", "fitness")

@@ -93,7 +93,7 @@ def lab(audited: Audited) -> Iterator[Audited]:
         assert made.returncode == 0, made.stderr
         yield audited
     finally:
-        cluster.envmgr(["remove", ENTRY])
+        cluster.envmgr(["publish", "--remove", ENTRY])
         cluster.write_site()
         cluster.sh("login", f"rm -rf {HOME} {cluster.prefix}/house /etc/envmgr/recipes/torch")
 

@@ -1,4 +1,4 @@
-"""`site check` where Slurm and ssh are real: partitions, options of jobs, and names of nodes."""
+"""`check` where Slurm and ssh are real: partitions, options of jobs, and names of nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NONE = ("", "")
 
 def row(cluster: Cluster, field: str, **settings: Any) -> tuple[str, str]:
     cluster.write_site(**settings)
-    done = cluster.envmgr(["site", "check", "--format", "json"])
+    done = cluster.envmgr(["check", "--format", "json"])
     facts = json.loads(done.stdout)["facts"]
     return next(((fact["status"], fact["text"]) for fact in facts if fact["field"] == field), NONE)
 
@@ -36,7 +36,7 @@ def test_accounts_of_the_small_cluster_make_no_finding(cluster: Cluster) -> None
         done = cluster.envmgr(["audit", "--via", "both", "--format", "json"])
         wrong = [finding for finding in json.loads(done.stdout)["findings"] if finding["severity"] != "note"]
         assert (done.code, wrong) == (0, [])
-        rows = json.loads(cluster.envmgr(["site", "check", "--format", "json"]).stdout)["facts"]
+        rows = json.loads(cluster.envmgr(["check", "--format", "json"]).stdout)["facts"]
         assert [row for row in rows if row["field"] in {"build_user", "audit.user"} and row["status"] != "ok"] == []
     finally:
         cluster.sh("login", f"userdel -r {site['build_user']}")

@@ -81,7 +81,7 @@ def test_entry_with_both(scene: WheelBox) -> None:
     assert {"py-rattler", "installer"} <= record["provenance"]["tools"].keys()
     assert "one/1.0" in (scene.box.prefix / f"current/modules/{ENTRY}.lua").read_text()
     scene.box.ok("verify")
-    shown = scene.box.ok("show", ENTRY, "--format", "json").data
+    shown = scene.box.ok("list", ENTRY, "--format", "json").data
     assert (shown["packages"]["one"], shown["state"]) == ("1.0 py3-none-any", "published")
 
 
@@ -123,7 +123,7 @@ def test_pip_that_asks_for_what_conda_has_adds_nothing(scene: WheelBox) -> None:
     assert list(scene.box.prefix.glob("cache/wheels/*")) == []
     sidecar = folder / "conda-lock.records.json"
     sidecar.write_text(sidecar.read_text().replace('"six": "six 1.17.0"', '"absent": "six 1.17.0"'))
-    scene.box.ok("remove", ENTRY)
+    scene.box.ok("publish", "--remove", ENTRY)
     remove_tree(scene.install(ENTRY))
     told = scene.refused("build", ENTRY).stderr
     assert "error[conda-lacks]: conda's six 1.17.0 does not bring what its name promises: absent\n" in told

@@ -61,7 +61,7 @@ def test_wheels_are_items_of_the_lock_and_what_conda_has_is_not_among_them(scene
     scene.box.ok("lock", ENTRY)
     assert (folder / "conda-lock.yml").read_text() == text
     assert scene.box.run("lock", "--check", ENTRY).code == 0
-    assert scene.box.ok("show", ENTRY, "--format", "json").data["packages"]["one"] == "1.0 py3-none-any"
+    assert scene.box.ok("list", ENTRY, "--format", "json").data["packages"]["one"] == "1.0 py3-none-any"
 
 
 def test_what_conda_has_and_wheels_need_otherwise_is_uvs_conflict(scene: WheelBox) -> None:
@@ -124,7 +124,7 @@ def test_inputs_that_are_refused(scene: WheelBox, given: dict[str, Any], told: s
 
 def test_index_that_the_site_does_not_have_is_told_by_catalog_check(scene: WheelBox) -> None:
     scene.conda(ENTRY, SPECS, "one", indexes=["hause"])
-    assert "input.indexes: the site has no index `hause`" in scene.box.run("catalog", "check").stdout
+    assert "input.indexes: the site has no index `hause`" in scene.box.run("check").stdout
     assert scene.refused("lock", ENTRY).stderr.startswith("error[unknown-index]: the site has no index `hause`\n")
 
 

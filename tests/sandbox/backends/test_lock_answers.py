@@ -1,4 +1,4 @@
-"""A lock meets its recipe: `lock --check`, `catalog check` and `build` refuse one of other packages. One that was changed
+"""A lock meets its recipe: `lock --check`, `check` and `build` refuse one of other packages. One that was changed
 in other ways, with its sidecar, is found by `lock --check`, which solves again.
 """
 
@@ -169,6 +169,6 @@ def test_sidecar_with_a_marker_that_says_nothing_stops_no_verb(scene: WheelBox, 
             update={"wheels": (lock.wheels[0].model_copy(update={"requires": ("beta", row)}), *lock.wheels[1:])}
         ),
     )
-    assert scene.box.run("catalog", "check", ENTRY).code == 0
+    assert scene.box.run("check", ENTRY).code == 0
     assert ": fresh" in checked(scene.box)
     assert scene.box.run("build", ENTRY).code == 0

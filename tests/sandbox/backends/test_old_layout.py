@@ -65,7 +65,7 @@ def test_it_stays_in_use_until_its_lock_changes(box: Upgraded) -> None:
     before = installs(box)
     assert [path for path in before if (box.prefix / path / MARK).exists()] == []
     assert notes(box) == {ENTRY: [NOTE], OTHER: []}
-    assert NOTE in box.ok("show", ENTRY).stdout
+    assert NOTE in box.ok("list", ENTRY).stdout
     plan = box.ok("build", "--dry-run", ENTRY, OTHER, "--format", "json").data
     assert [(s["build"], s["publish"]) for s in plan["steps"]] == [("reuse", "unchanged")] * 2
     assert "nothing to do" in box.ok("build", ENTRY, OTHER).stdout

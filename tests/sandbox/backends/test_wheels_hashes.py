@@ -67,4 +67,4 @@ def test_hash_that_was_changed_later_makes_the_lock_stale(scene: WheelBox) -> No
     assert done.code == 1
     assert "has none of the hashes that the requirements say" in done.stdout + done.stderr
     assert "error[hash-differs]" in scene.refused("build", "some/1.0").stderr
-    assert "has none of the hashes" in scene.box.run("catalog", "check", "some/1.0").stdout
+    assert "has none of the hashes" in scene.box.run("check", "some/1.0").stdout

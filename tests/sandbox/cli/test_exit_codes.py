@@ -23,12 +23,12 @@ lock
 lock nosuch/1.0
 fetch nosuch/1.0
 copy nosuch/1.0
-show
-show nosuch/1.0
-show 'two words'
+find
+list nosuch/1.0
+list 'two words'
 diff one
 rollback one
-remove
+publish --remove
 verify --all hello/1.0
 build --again --no-publish hello/1.0
 test -N 0 hello/1.0
@@ -52,14 +52,14 @@ sign
 shell-init nosuch
 init . --prefix /x
 init new --prefix relative
-catalog check nosuch/1.0
+check nosuch/1.0
 """
 
 LACKING = """
 build hello/1.0
 rollback
 rollback 7
-remove hello/1.0
+publish --remove hello/1.0
 diff
 verify
 test hello/1.0
@@ -114,7 +114,7 @@ def test_what_lacks_something_ends_with_3(box: Sandbox, line: str) -> None:
 def test_site_check_tells_a_site_that_cannot_be_read_from_one_with_faults(box: Sandbox, text: str, code: int) -> None:
     file = box.root / "other.yaml"
     file.write_text(f"{text}\n")
-    assert box.run("site", "check", "--site", str(file)).code == code
+    assert box.run("check", "--site", str(file)).code == code
 
 
 def test_users_and_groups_that_do_not_exist_are_one_kind_of_error(box: Sandbox) -> None:

@@ -43,7 +43,7 @@ def scene(sandbox: Sandbox) -> Sandbox:
 )
 def test_requirement_without_end(scene: Sandbox, given: dict[str, object], told: str) -> None:
     wheels(scene, "aaa/1.0", **given)
-    done = scene.run("catalog", "check")
+    done = scene.run("check")
     assert done.code == 1
     assert told in done.stdout
     assert "Traceback" not in done.stderr
@@ -66,7 +66,7 @@ def test_requirement_without_end(scene: Sandbox, given: dict[str, object], told:
 )
 def test_spec_that_says_more_than_name_version_and_build(scene: Sandbox, spec: str) -> None:
     scene.recipe("aaa/1.0", [spec])
-    done = scene.run("catalog", "check", "aaa/1.0")
+    done = scene.run("check", "aaa/1.0")
     assert done.code == 1
     assert "write `name [version [build]]`" in done.stdout
 
@@ -74,7 +74,7 @@ def test_spec_that_says_more_than_name_version_and_build(scene: Sandbox, spec: s
 def test_channels_that_the_site_does_not_know_are_named(scene: Sandbox) -> None:
     urls = ["file:///tmp/evil", "http://evil.example"]
     scene.recipe("aaa/1.0", [], input={"channels": ["standin", *urls], "specs": ["hello-prefix"]})
-    done = scene.run("catalog", "check", "aaa/1.0", "--format", "json")
+    done = scene.run("check", "aaa/1.0", "--format", "json")
     found = [row for row in done.data["findings"] if "input.channels" in row["found"]]
     assert [(row["severity"], row["found"].partition("recipe.yaml: ")[2]) for row in found] == [
         ("warning", f"input.channels: `{url}` is a URL: the site has no channel of that name") for url in urls
@@ -90,7 +90,7 @@ def test_lock_that_no_library_was_written_for(scene: Sandbox, monkeypatch: pytes
     for value in (["1"], "1" * 1_000_000, {"a": 1}):
         bad = {**good, "packages": [{**good["packages"][0], "version": value}]}
         sidecar.write_text(json.dumps(bad))
-        done = scene.run("catalog", "check")
+        done = scene.run("check")
         assert done.code == 1
         assert "lacks or misnames a field" in done.stdout
         checked = scene.run("lock", "--check", "--all")

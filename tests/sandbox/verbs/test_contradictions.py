@@ -1,4 +1,4 @@
-"""A lock that contradicts itself or its recipe: `lock`, `lock --check`, `catalog check` and `build` say the same of it."""
+"""A lock that contradicts itself or its recipe: `lock`, `lock --check`, `check` and `build` say the same of it."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_all_verbs_say_the_same_of_a_contradiction(sandbox: Sandbox, case: Case)
     assert f"accepted by the recipe: {told} (as a test)" in accepted.stdout
     assert f"accepted by the recipe: {told}" in sandbox.ok("lock", "--check", ENTRY).stdout
     sandbox.ok("build", ENTRY, "--dry-run")
-    sandbox.ok("catalog", "check", ENTRY)
+    sandbox.ok("check", ENTRY)
     lock = (folder / LOCK_NAME).read_bytes()
 
     write(sandbox, case)  # the same input: its lock is not stale
@@ -117,7 +117,7 @@ def test_all_verbs_say_the_same_of_a_contradiction(sandbox: Sandbox, case: Case)
     assert checked.code == 1
     assert f"demo/1: faulty  {len(case.packages)} package" in checked.stdout
     assert told in checked.stdout
-    found = sandbox.run("catalog", "check", ENTRY)
+    found = sandbox.run("check", ENTRY)
     assert (found.code, told in found.stdout) == (1, True), found.stdout
     for verb in (
         ("lock", ENTRY),
@@ -128,7 +128,7 @@ def test_all_verbs_say_the_same_of_a_contradiction(sandbox: Sandbox, case: Case)
     ):
         done = sandbox.run(*verb)
         assert (done.code, told in done.stderr) == (2, True), (verb, done.stderr)
-    assert told in sandbox.ok("show", ENTRY).stdout
+    assert told in sandbox.ok("list", ENTRY).stdout
     assert (folder / LOCK_NAME).read_bytes() == lock
     assert not sandbox.prefix.exists()
 
@@ -137,7 +137,7 @@ def test_what_is_accepted_for_nothing_is_told(sandbox: Sandbox) -> None:
     case = Case([{"is": "zlib 1.3 h1_0"}], "", "", virtual={}, requires={})
     write(sandbox, case, accept={"cuda-majors": "once"})
     assert "accept.cuda-majors: there is no such fault" in sandbox.ok("lock", ENTRY).stdout
-    found = sandbox.ok("catalog", "check", ENTRY)
+    found = sandbox.ok("check", ENTRY)
     assert "accept.cuda-majors: its lock has no such fault" in found.stdout
 
 

@@ -46,7 +46,7 @@ def test_job_is_compared_with_what_is_current(sandbox: Sandbox) -> None:
     locked(box, "sci/2.0", ["shared 2.0"])
     locked(box, "lib/1.0", HELLO, help="Say hello.")
     box.ok("build", "lib/1.0", "sci/1.0", "sci/2.0")
-    box.ok("remove", "rest/1.0")
+    box.ok("publish", "--remove", "rest/1.0")
     (block,) = (each for each in blocks(PAGE) if each.mark == "tests/sandbox/verbs/test_diff_job.py")
     (step,) = block.steps
     said = box.ok(*step.command.split()[1:]).stdout
@@ -63,7 +63,7 @@ def test_job_is_compared_with_what_is_current(sandbox: Sandbox) -> None:
     remove_tree(box.prefix / "generations/0001")
     lost = "note: sci/1.0: generation 1 was removed: its packages, module and default are not known\n"
     assert box.ok("diff", "sci-7.out").stdout == f"{loaded}{lost}sci/1.0: changed\n"
-    box.ok("remove", "sci/1.0")
+    box.ok("publish", "--remove", "sci/1.0")
     assert rows(box, "sci-7.out") == [("sci/1.0", "removed")]
 
 

@@ -180,7 +180,7 @@ def test_easystack_becomes_an_entry_for_each_easyconfig(scene: WheelBox, tmp_pat
     assert scene.box.run("import", str(tmp_path / "stack.yml"), "--as", "a/1").code == 2
     data = scene.box.ok("import", str(tmp_path / "stack.yml"), "--format", "json").data
     assert [each["entry"] for each in data["entries"]] == ["toy/1.0", "toy/2.0-GCC-12.3.0"]
-    assert scene.box.ok("show", "toy/1.0").code == 0
+    assert scene.box.ok("list", "toy/1.0").code == 0
     done = scene.box.run("import", str(tmp_path / "stack.yml"))
     assert (done.code, "hint: take it out of the file, or remove it first" in done.stderr) == (2, True)
 

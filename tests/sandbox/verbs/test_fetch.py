@@ -690,7 +690,7 @@ def test_interrupted_fetch_of_packages(box: tuple[Sandbox, Server]) -> None:
 def test_site_check_tells_of_mirrors_of_sources(sandbox: Sandbox) -> None:
     sandbox.settings["sources"] = {"mirrors": ["http://mirror.invalid/", "not-there"], "upstream": False}
     sandbox.write_site()
-    facts = sandbox.run("site", "check", "--format", "json").data["facts"]
+    facts = sandbox.run("check", "--format", "json").data["facts"]
     assert [f for f in facts if f["field"] == "sources.mirrors"] == [
         {
             "field": "sources.mirrors",

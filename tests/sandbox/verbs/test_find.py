@@ -45,7 +45,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory, channel: Channel) -> Iterato
     box.ok("build", BASE)
     box.ok("lock", ON)
     box.ok("build", ON)
-    box.ok("remove", OLD)
+    box.ok("publish", "--remove", OLD)
     box.ok("user", "create", "mine", "--on", BASE, "on-six==1.0rc1", HOME=str(box.root))
     yield made
     remove_tree(box.root / ".local")

@@ -10,10 +10,10 @@ import pytest
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, gpu_needs
 from envmgr.catalog.gpus import Gpu
 from envmgr.catalog.recipe import Requires
-from envmgr.steps.build import choose_mode
 from envmgr.steps.gate import Unfit, common_denominator, unfit_nodes
 from envmgr.store.node_facts import FleetFacts, Seen, facts_file
 from envmgr.store.prefix import Prefix
+from envmgr.verbs.build import choose_mode
 from tests.helpers.sandbox import Sandbox
 
 NEW = NodeFacts(

@@ -1,4 +1,4 @@
-"""`envmgr catalog check` on catalogs that mean harm: it ends soon, tells nothing of other files, and still looks at the sound entry."""
+"""`envmgr check` on catalogs that mean harm: it ends soon, tells nothing of other files, and still looks at the sound entry."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _child(folder: Path, user: int, said: Path, most: int, *words: str) -> int: 
 def _check(*words: str) -> int:  # pragma: no cover
     from envmgr.cli.app import main
 
-    sys.argv = ["envmgr", "catalog", "check", *words]
+    sys.argv = ["envmgr", "check", *words]
     try:
         main()
     except SystemExit as end:

@@ -31,7 +31,7 @@ def install(box: Sandbox) -> Path:
 
 
 def made(box: Sandbox, *argv: str) -> list[tuple[str, str]]:
-    rows = box.ok("image", ENTRY, "--format", "json", *argv).data["images"]
+    rows = box.ok("stage", "--image", ENTRY, "--format", "json", *argv).data["images"]
     return [(row["status"], row["why"]) for row in rows]
 
 
@@ -70,7 +70,7 @@ def test_verify_looks_at_images(box: Sandbox) -> None:
     damage(image(box))
     found = fails(box, 1, "verify", "--format", "json").data["findings"]
     assert [(f["check"], f["where"], f["hint"]) for f in found] == [
-        ("image", ENTRY, f"`envmgr image {ENTRY}` makes it again")
+        ("image", ENTRY, f"`envmgr stage --image {ENTRY}` makes it again")
     ]
     assert made(box)[0][0] == "made"
     box.ok("verify")
@@ -112,7 +112,7 @@ def test_damaged_install_gets_no_image(box: Sandbox) -> None:
     before = image(box).read_bytes()
     damage(file)
     image(box).unlink()
-    done = fails(box, 3, "image", ENTRY)
+    done = fails(box, 3, "stage", "--image", ENTRY)
     assert "error[install-differs]" in done.stderr
     assert not [*(box.prefix / "images/hello").glob("*.sqfs")]
     box.ok("build", "--again", ENTRY)
@@ -126,7 +126,7 @@ def test_image_goes_with_its_install(box: Sandbox) -> None:
     box.recipe("other/1.0", ["hello-prefix", "shared"])
     box.ok("lock", "other/1.0")
     box.ok("build", "other/1.0")
-    box.ok("remove", ENTRY)
+    box.ok("publish", "--remove", ENTRY)
     box.policies |= {"keep_generations": 1, "keep_days": 0}
     box.write_site()
     size = path.stat().st_size
@@ -152,7 +152,7 @@ def test_image_of_an_install_that_is_closed_to_others_is_refused(sandbox: Sandbo
     sandbox.recipe(ENTRY, ["hello-prefix"])
     sandbox.ok("lock", ENTRY)
     sandbox.ok("build", ENTRY)
-    assert "error[image-restricted]" in fails(sandbox, 3, "image", ENTRY).stderr
+    assert "error[image-restricted]" in fails(sandbox, 3, "stage", "--image", ENTRY).stderr
 
 
 def test_build_makes_the_images_that_the_site_wants(sandbox: Sandbox) -> None:
@@ -163,4 +163,4 @@ def test_build_makes_the_images_that_the_site_wants(sandbox: Sandbox) -> None:
         sandbox.ok("lock", name)
     done = sandbox.ok("build", "--format", "json", ENTRY, "other/1.0").data
     assert [(row["entries"], row["status"], row["compression"]) for row in done["images"]] == [([ENTRY], "made", "lz4")]
-    assert sandbox.ok("image", "--format", "json").data["images"][0]["status"] == "there"
+    assert sandbox.ok("stage", "--image", "--format", "json").data["images"][0]["status"] == "there"

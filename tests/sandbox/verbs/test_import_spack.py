@@ -44,7 +44,7 @@ def test_tree_becomes_entries_that_are_published_as_any_other(sandbox: Sandbox, 
     assert sandbox.ok("verify").code == 0
     done = sandbox.run("lock", "bzip2/1.0.8")
     assert (done.code, "error[spack-differs]: Spack's arnmn6t" in done.stderr) == (3, True)
-    assert "is not in the database any more" in sandbox.run("catalog", "check", "bzip2/1.0.8").stdout
+    assert "is not in the database any more" in sandbox.run("check", "bzip2/1.0.8").stdout
     assert sandbox.shell("module load bzip2/1.0.8 && hello").stdout == "hello\n"
 
 

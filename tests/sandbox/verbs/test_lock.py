@@ -247,7 +247,7 @@ def test_conditions_extras_and_flags_are_rattlers(sandbox: Sandbox) -> None:
         packages = json.loads((folder / SIDECAR_NAME).read_bytes())["packages"]
         assert [f"{each['name']} {each['version']} {each['build']}" for each in packages] == described
         assert {each["name"]: each["depends"] for each in packages if "depends" in each} == needs
-        sandbox.ok("catalog", "check", "demo/1")
+        sandbox.ok("check", "demo/1")
         assert (
             sandbox.ok("lock", "--check", "demo/1").stdout == f"demo/1: fresh  {counted(len(described), 'packages')}\n"
         )

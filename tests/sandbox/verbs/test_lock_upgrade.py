@@ -25,7 +25,7 @@ hint: did you mean shared?
 error[lock-lacks]: the lock of demo/1 has no `nothing-like-it`
   entry demo/1
 
-hint: `envmgr show demo/1` shows what there is
+hint: `envmgr list demo/1` shows what there is
 """,
     ("shared", "demo/2"): """\
 error[lock-missing]: demo/2 has no lock

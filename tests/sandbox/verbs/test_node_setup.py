@@ -19,8 +19,8 @@ from envmgr.modules.nodesetup_tree import plain_files
 from envmgr.nodes.envelope import Reply
 from envmgr.report import SilentReporter
 from envmgr.steps import Context
-from envmgr.steps.node_setup import FileOutcome, NodeFailure, set_up_nodes
 from envmgr.system.run import Runner
+from envmgr.verbs.node_setup import FileOutcome, NodeFailure, node_setup
 from tests.helpers.sandbox import Sandbox
 
 SLURM = (
@@ -133,7 +133,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox, replies: dict[str, tu
     monkeypatch.setattr(envmgr.nodes.fanout, "ask_nodes", ask_nodes)
     site = load_site(sandbox.root / "site.yaml", {})
     ctx = Context(site, Runner(), SilentReporter(), dict(os.environ))
-    return set_up_nodes(ctx, apply=True, nodes=",".join(replies))
+    return node_setup(ctx, apply=True, nodes=",".join(replies))
 
 
 def answer(sandbox: Sandbox, status: str = "written", **special: str) -> str:

@@ -1,4 +1,4 @@
-"""`site check` of a build user: what a build would end in."""
+"""`check` of a build user: what a build would end in."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ NOBODY = pwd.getpwnam("nobody")
 CHECK = """
 import sys; from pathlib import Path; from envmgr.system import users
 sys.executable = sys.argv[2]; users._PACKAGE = Path("/usr")
-from envmgr.cli.run import open_context; from envmgr.steps.site import check_site
+from envmgr.cli.run import open_site; from envmgr.steps.site import site_facts
 from envmgr.cli.render import to_data; import json
-ctx = open_context(Path(sys.argv[1]), "json")
-print(json.dumps(to_data(check_site(ctx))["facts"]))
+ctx = open_site(Path(sys.argv[1]), "mount", "json")
+print(json.dumps(to_data(site_facts(ctx))))
 """
 
 
@@ -143,7 +143,7 @@ def test_catalog_below_a_closed_folder_is_no_bug(folder: Path) -> None:
     before = sorted(folder.iterdir())
     rights = "-dac_override,-dac_read_search"
     ordinary = ["setpriv", "--bounding-set", rights, "--inh-caps", rights, sys.executable, "-m", "envmgr"]
-    for verb, code in (["list"], 3), (["build", "toy/1.0", "--dry-run"], 3), (["site", "check"], 1):
+    for verb, code in (["list"], 3), (["build", "toy/1.0", "--dry-run"], 3), (["check"], 1):
         done = subprocess.run(
             [*ordinary, *verb, "--site", folder / "site.yaml"],
             capture_output=True,

@@ -12,9 +12,9 @@ from envmgr.catalog.site import load_site
 from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.report import SilentReporter
 from envmgr.steps import Context
-from envmgr.steps.catalog import check_catalog
-from envmgr.steps.lock import lock_entries
+from envmgr.steps.catalog_check import check_catalog
 from envmgr.system.run import Runner
+from envmgr.verbs.lock import lock
 
 BAD, GOOD = "aaa/1.0", "zzz/1.0"
 
@@ -48,7 +48,7 @@ def test_every_exception_is_a_finding_of_its_entry(
     assert told[BAD].isprintable()
     assert told[GOOD] == f"{GOOD} has no lock"
     assert found.checked == 2
-    outcomes = {outcome.entry: outcome for outcome in lock_entries(ctx, [BAD, GOOD], check=True).outcomes}
+    outcomes = {outcome.entry: outcome for outcome in lock(ctx, [BAD, GOOD], check=True).outcomes}
     assert type(error).__name__ in outcomes[BAD].reason
     assert outcomes[GOOD].status == "stale"
 

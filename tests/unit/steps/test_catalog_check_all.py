@@ -1,4 +1,4 @@
-"""`catalog check` names every fault of every recipe in one run: one fault hides no other."""
+"""`check` names every fault of every recipe in one run: one fault hides no other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from envmgr.catalog.site import load_site
 from envmgr.report import SilentReporter
 from envmgr.steps import Context
-from envmgr.steps.catalog import CheckResult, check_catalog
+from envmgr.steps.catalog_check import CatalogCheck, check_catalog
 from envmgr.system.run import Runner
 
 WHEELS = {
@@ -36,7 +36,7 @@ def write(folder: Path, entry: str, recipe: Any, software: Any = None) -> Path:
     return place
 
 
-def check(folder: Path) -> CheckResult:
+def check(folder: Path) -> CatalogCheck:
     ctx = Context(load_site(folder / "site.yaml", {}), Runner(), SilentReporter(), {})
     own = sorted((folder / "recipes").glob("*/*/recipe.yaml"))
     return check_catalog(ctx, ["/".join(path.parts[-3:-1]) for path in own])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envmgr.steps.job import Launch, launch_of
+from envmgr.steps.job_text import Launch, launch_of
 
 ALL = frozenset({"none", "pmi2", "pmix", "pmix_v4"})
 

@@ -18,7 +18,7 @@ def test_exception_of_a_library_is_an_error_of_its_entry() -> None:
     assert error.message == "the recipe of aaa/1.0, its lock or a package of it cannot be read"
     assert error.context[0].startswith("ValueError: ")
     assert error.context[1].startswith(f"in {__name__}, line ")
-    assert "`envmgr catalog check aaa/1.0`" in error.hint
+    assert "`envmgr check aaa/1.0`" in error.hint
     assert isinstance(error.__cause__, ValueError)
 
 

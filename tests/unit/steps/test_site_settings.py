@@ -1,4 +1,4 @@
-"""`site check`: five rows of a good site, and no bad value of a setting is `ok`."""
+"""`check`: five rows of a good site, and no bad value of a setting is `ok`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from envmgr.catalog.settings import SiteFact
 from envmgr.catalog.site import load_site
 from envmgr.report import SilentReporter
 from envmgr.steps import Context
-from envmgr.steps.site import check_site
+from envmgr.steps.site import site_facts
 from envmgr.system.run import Runner
 from tests.helpers.places import ROOT
 
@@ -23,7 +23,7 @@ def rows(folder: Path, **settings: Any) -> list[SiteFact]:
     path = folder / "site.yaml"
     path.write_text(json.dumps({"schema": 1, "prefix": str(folder / "sw"), **settings}))
     site = load_site(path, {})
-    return list(check_site(Context(site, Runner(), SilentReporter(), os.environ)).facts)
+    return list(site_facts(Context(site, Runner(), SilentReporter(), os.environ)))
 
 
 SIGNING = {"key": "key", "allowed_signers": "signers"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from envmgr.probe.model import Fleet, Group
-from envmgr.steps.adopt import _modules
+from envmgr.verbs.adopt import _modules
 from tests.helpers.evidence import evidence
 
 

@@ -4,7 +4,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from envmgr.errors import InputError
-from envmgr.steps.schema import CATALOG, ERROR, find_schema, list_schemas, result_classes, schema_of
+from envmgr.verbs.schema import CATALOG, ERROR, find_schema, list_schemas, result_classes, schema_of
 from tests.helpers.printed_json import closed, faults
 from tests.helpers.verbs import VERBS
 

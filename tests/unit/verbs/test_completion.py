@@ -11,10 +11,10 @@ import typer
 
 from envmgr.catalog.site import load_site
 from envmgr.cli.app import app
-from envmgr.cli.completion import verb_words
 from envmgr.errors import InputError
-from envmgr.steps.completion import completion_lines
+from envmgr.steps.verb_words import verb_words
 from envmgr.store.prefix import Prefix
+from envmgr.verbs.completion import completion_lines
 from tests.helpers.tab import offered
 
 SHELLS = ["bash", "zsh", "fish"]
@@ -37,7 +37,7 @@ def lines(folder: Path, shell: str, groups: str = GROUPS) -> str:
 
 OFFERED = {
     "envmgr rol": ["rollback"],
-    "envmgr site ": ["check"],
+    "envmgr user rem": ["remove"],
     "envmgr --site site.yaml user rem": ["remove"],
     "cd /; X=1 envmgr his": ["history"],
     "envmgr audit --ver": ["--verbose"],
@@ -98,7 +98,7 @@ def test_prefix_and_home_that_hang_offer_nothing_after_a_second(tmp_path: Path, 
     text = lines(tmp_path, shell)
     (tmp_path / "ls").write_text("#!/bin/sh\nsleep 1000\n")  # as if it waited for a file system
     (tmp_path / "ls").chmod(0o755)
-    typed = ["envmgr show ", "envmgr user show m"]
+    typed = ["envmgr stage ", "envmgr user show m"]
     found = offered(shell, text, typed, tmp_path, {"PATH": f"{tmp_path}:/usr/bin:/bin"})
     assert found == {line: [] for line in typed}
 

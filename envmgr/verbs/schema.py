@@ -116,7 +116,7 @@ def schema_of(name: str) -> dict[str, Any]:
 def result_classes() -> dict[str, type[Result]]:
     """Return the classes of results by their form's name."""
     found: dict[str, type[Result]] = {}
-    for name in ("verbs", "steps", "builds.slurm", "audit.result"):
+    for name in ("verbs", "steps", "builds.slurm", "audit.result", "cli.help"):
         module = importlib.import_module(f"envmgr.{name}")
         inner = pkgutil.walk_packages(getattr(module, "__path__", ()), f"{module.__name__}.")
         for each in (module, *(importlib.import_module(info.name) for info in inner)):

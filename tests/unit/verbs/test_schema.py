@@ -4,19 +4,22 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from envmgr.errors import InputError
-from envmgr.verbs.schema import CATALOG, ERROR, find_schema, list_schemas, result_classes, schema_of
+from envmgr.verbs.schema import CATALOG, ERROR, result_classes, schema, schema_of
 from tests.helpers.printed_json import closed, faults
 from tests.helpers.verbs import VERBS
 
-NAMES = list_schemas().names
+NAMES = schema().names
 
 
 def test_every_verb_has_a_schema_and_so_has_an_error() -> None:
-    found = {verb: find_schema(verb.split()).name for verb in VERBS}
+    found = {verb: schema(verb.split()).name for verb in VERBS}
     assert set(found.values()) == {*NAMES} - {
         ERROR,
         CATALOG,
         "envmgr.audit-explain/1",
+        "envmgr.help/1",
+        "envmgr.list-entry/1",
+        "envmgr.stage-image/1",
         "envmgr.build-again/1",
         "envmgr.build-item/1",
         "envmgr.export-lock/1",
@@ -24,22 +27,22 @@ def test_every_verb_has_a_schema_and_so_has_an_error() -> None:
         "envmgr.test-nodes/1",
     }
     assert found["user update"] == "envmgr.user/1"
-    assert find_schema(["error"]).name == find_schema(["envmgr.error/1"]).name == ERROR
+    assert schema(["error"]).name == schema(["envmgr.error/1"]).name == ERROR
     assert {*NAMES} == {ERROR, CATALOG, *result_classes()}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_schema_is_one_of_its_draft_and_has_its_own_name(name: str) -> None:
-    schema = schema_of(name)
-    assert (schema["$schema"], schema["$id"]) == ("https://json-schema.org/draft/2020-12/schema", name)
-    Draft202012Validator.check_schema(schema)
-    assert schema["required"] == [key for key in schema["properties"] if key not in ("failed", "written")]
-    assert len(schema["properties"]) > 1
+    form = schema_of(name)
+    assert (form["$schema"], form["$id"]) == ("https://json-schema.org/draft/2020-12/schema", name)
+    Draft202012Validator.check_schema(form)
+    assert form["required"] == [key for key in form["properties"] if key not in ("failed", "written")]
+    assert len(form["properties"]) > 1
 
 
 def test_a_word_that_is_no_verb_has_a_hint() -> None:
     with pytest.raises(InputError) as told:
-        find_schema(["user", "renam"])
+        schema(["user", "renam"])
     assert (told.value.reference, told.value.message) == ("unknown-schema", "there is no form of JSON for `user renam`")
     assert "user" in told.value.hint
 
@@ -59,7 +62,7 @@ def test_later_keys_are_allowed_and_missing_ones_and_other_values_are_not() -> N
 
 
 def test_an_entry_in_a_result_is_text() -> None:
-    schema = schema_of("envmgr.build/2")
-    entry = {"$ref": "#/$defs/PlannedEntry/properties/entry", "$defs": schema["$defs"]}
+    form = schema_of("envmgr.build/2")
+    entry = {"$ref": "#/$defs/PlannedEntry/properties/entry", "$defs": form["$defs"]}
     assert Draft202012Validator(entry).is_valid("hello/1.0")
     assert not Draft202012Validator(entry).is_valid(["hello", "1.0"])

@@ -125,3 +125,11 @@ class AuditPlan(ProbePlan):
     def generation(self) -> str:
         """The published generation's folder, empty where nothing is known to be published."""
         return f"{self.prefix}/generations/{self.number:04d}" if self.number is not None else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """The reason why this host has no published generation: a sentence, and `prefix-away` or `no-published-generation`."""
+
+    reference: str
+    text: str

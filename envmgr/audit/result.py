@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from envmgr.audit.fit.matrix import MatrixRow
 from envmgr.audit.grouping import AuditFinding, Caused, every_finding
-from envmgr.audit.judge import Unread
+from envmgr.audit.plan import Unread
 from envmgr.audit.text import finding_lines
 from envmgr.nodes.sets import expand
 from envmgr.report import Lines, Result, Table

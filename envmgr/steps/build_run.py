@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from envmgr.backends import LoadedEntry
-from envmgr.builds import BuildJob
-from envmgr.builds.install import Ensured, ensure_install
+from envmgr.builds import BuildJob, Ensured
+from envmgr.builds.install import ensure_install
 from envmgr.builds.prepare import can_write, clean_leftovers, require_space
 from envmgr.builds.schedule import Outcome, Work, make_all, raise_first
 from envmgr.errors import EnvmgrError, Written, failed_ones

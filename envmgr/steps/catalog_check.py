@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from envmgr.backends import Backend, LoadedLock, get_backend
 from envmgr.catalog.entries import MOST_BELOW, Catalog, CatalogEntry, find_circles, too_many_below
 from envmgr.catalog.names import parse_entry, variable_name
-from envmgr.catalog.recipe import Recipe, Requires
+from envmgr.catalog.recipe import Recipe
+from envmgr.catalog.recipe_parts import Requires
 from envmgr.catalog.site import Target, read_target
 from envmgr.catalog.site_file import CPU_ORDER
 from envmgr.errors import EnvmgrError, InputError, Interrupted

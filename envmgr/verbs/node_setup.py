@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
 import typer
 
 from envmgr.errors import CommandError, InputError
-from envmgr.modules.nodesetup import SLURM_LINE, TASK_PROLOG, Action, NodeFiles, install_script, node_files
+from envmgr.modules.node_paths import SLURM_LINE, TASK_PROLOG
+from envmgr.modules.nodesetup import Action, NodeFiles, install_script, node_files
 from envmgr.modules.nodesetup_tree import plain_files
 from envmgr.publish.flip_checks import highest_signed
 from envmgr.publish.signature import signers_text

@@ -15,7 +15,8 @@ from envmgr.backends.existing.models import ExistingInput
 from envmgr.backends.spack.models import SpackInput, SpackSettings
 from envmgr.backends.wheels.input import Patch, WheelsInput
 from envmgr.catalog.environment import Environment, ShellText
-from envmgr.catalog.recipe import Deprecated, Recipe, Requires, SmokeTest, Software
+from envmgr.catalog.recipe import Recipe, Software
+from envmgr.catalog.recipe_parts import Deprecated, Requires, SmokeTest
 from envmgr.catalog.site_file import (
     Audit,
     ImageSettings,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envmgr.modules.nodesetup import CHECK_FLIP, FLIP_STAMP
+from envmgr.modules.node_paths import CHECK_FLIP, FLIP_STAMP
 from tests.helpers.audit_scene import Audited
 from tests.helpers.waiting import wait_for
 

@@ -9,7 +9,7 @@ import pytest
 
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, gpu_needs
 from envmgr.catalog.gpus import Gpu
-from envmgr.catalog.recipe import Requires
+from envmgr.catalog.recipe_parts import Requires
 from envmgr.steps.gate import Unfit, common_denominator, unfit_nodes
 from envmgr.store.node_facts import FleetFacts, Seen, facts_file
 from envmgr.store.prefix import Prefix

@@ -17,7 +17,7 @@ from envmgr.audit.fit.matrix import MatrixRow, matrix
 from envmgr.audit.grouping import Caused
 from envmgr.audit.model import Evidence
 from envmgr.audit.result import AuditResult, WayAnswers
-from envmgr.catalog.recipe import Requires
+from envmgr.catalog.recipe_parts import Requires
 from envmgr.cli.render import answer_text
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.nodes.batch import _program

@@ -19,7 +19,8 @@ from pydantic import BaseModel
 
 from envmgr.catalog.locks import LockChange
 from envmgr.catalog.names import Entry
-from envmgr.catalog.recipe import Deprecated, Recipe
+from envmgr.catalog.recipe import Recipe
+from envmgr.catalog.recipe_parts import Deprecated
 from envmgr.cli.render import print_error, print_json, print_table, to_data
 from envmgr.errors import CommandError, EnvmgrError, InputError, Interrupted
 from envmgr.publish.records import PublishedEntry

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envmgr.catalog.recipe import Requires, SmokeTest
+from envmgr.catalog.recipe_parts import Requires, SmokeTest
 from envmgr.errors import InputError
 from envmgr.modules.spec import ModuleSpec
 from envmgr.steps.export import Cluster, ClusterPart, SlurmAccess, exporter_names, get_exporter

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from envmgr.catalog.settings import SiteFact
+from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.report import Finding, Lines, Result, Table
 from envmgr.steps import Context
-from envmgr.steps.catalog_check import Accepted, check_catalog
+from envmgr.steps.catalog_check import Accepted, CatalogCheck, check_catalog
 from envmgr.steps.site import site_facts
 from envmgr.verbs import needs
 from envmgr.verbs.options import SomeEntries
@@ -57,5 +58,12 @@ def check(ctx: Context, entries: SomeEntries = None) -> CheckResult:
     """
     source = str(ctx.site.source) if ctx.site.source else None
     facts = () if entries else site_facts(ctx)
-    found = check_catalog(ctx, entries or ())
+    try:
+        found = check_catalog(ctx, entries or ())
+    except Interrupted:
+        raise
+    except EnvmgrError as error:  # a catalog that cannot be read: the rows of the site are not lost with it
+        if entries:
+            raise
+        found = CatalogCheck(0, (Finding("catalog", "error", "catalogs", error.message, hint=error.hint),))
     return CheckResult(source, facts, found.checked, found.findings, found.accepted)

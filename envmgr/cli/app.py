@@ -19,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 from envmgr import __version__
 from envmgr.cli.command import HELP_OPTIONS, as_command
 from envmgr.cli.run import refuse_other_values
-from envmgr.verbs.options import SiteOption
+from envmgr.verbs import SiteOption
 
 # Objects between two runs of Python's collector. A start makes some 50,000 that stay; collecting takes a twelfth of it.
 _COLLECTED = 100_000
@@ -78,10 +78,10 @@ Use
   doctor *    | doctor:doctor       | Find what is wrong with your own shells and files. | doctor | users
   user create * | user.create:create | Make an environment on a published entry.         | user create my --on pydata/1.0 rich | users
   user list   | user.list:list_     | List your environments, with their state.          | user list | users
-  user show   | user.show:show      | Show the packages of an environment.               | user show my | users
-  user add    | user.add:add        | Add packages to an environment.                    | user add my einops | users
-  user remove | user.remove:remove  | Take packages out of an environment.               | user remove my einops | users
-  user update | user.update:update  | Choose the packages of an environment again.       | user update my --rebase | users
+  user show   | user.list:show      | Show the packages of an environment.               | user show my | users
+  user add    | user.change:add        | Add packages to an environment.                    | user add my einops | users
+  user remove | user.change:remove  | Take packages out of an environment.               | user remove my einops | users
+  user update | user.change:update  | Choose the packages of an environment again.       | user update my --rebase | users
   user kernel | user.kernel:kernel  | Let Jupyter offer an environment as a kernel.      | user kernel my | users
   user export | user.export:export  | Write the lock of an environment, for a colleague. | user export my --output pylock.toml | users
   user delete | user.delete:delete  | Delete an environment and its module.              | user delete my | users

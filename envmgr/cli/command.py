@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand
+from typer.models import OptionInfo
 
 from envmgr.cli.run import finish, open_site
-from envmgr.verbs.options import Format, FormatOption, SiteOption
+from envmgr.verbs import Format, FormatOption, SiteOption
 
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
@@ -27,6 +28,10 @@ def as_command(name: str, verb: Callable[..., Any], *, epilog: str | None, hidde
     own = [p.replace(annotation=hints[p.name]) for p in inspect.signature(verb).parameters.values()]
     own = own[1:] if needs else own
     names = {each.name for each in own}
+    for each in own:
+        info = each.annotation.__metadata__[0] if get_origin(each.annotation) is Annotated else None
+        if isinstance(info, OptionInfo) and not info.param_decls and get_args(each.annotation)[0] is bool:
+            info.param_decls = (f"--{each.name.replace('_', '-')}",)  # else there would be a --no-… too
     if needs:
         own.append(_option("site", SiteOption, None))
     if "fmt" not in names:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-import typer
-
 from envmgr.cli.app import grouped
 from envmgr.report import Lines, Result, Table
+from envmgr.verbs import option
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +24,7 @@ class HelpResult(Result):
 
 
 def list_verbs(
-    everything: Annotated[
-        bool, typer.Option("--all", help="List every verb, not only those of a week's work.")
-    ] = False,
+    everything: Annotated[bool, option("List every verb, not only those of a week's work.", None, "--all")] = False,
 ) -> HelpResult:
     """List the verbs, each with an example."""
     return HelpResult(grouped(everything=everything))

@@ -16,7 +16,7 @@ import typer
 
 from envmgr import __version__
 from envmgr.errors import Bug, EnvmgrError, InputError, Interrupted
-from envmgr.verbs.options import Format
+from envmgr.verbs import Format
 
 if TYPE_CHECKING:
     from envmgr.report import Result

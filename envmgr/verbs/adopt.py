@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-import typer
-
 from envmgr.audit.ask import inventory
 from envmgr.audit.ask.gather import gather
 from envmgr.audit.ask.inventory import FoundModule, read_inventory
@@ -32,8 +30,7 @@ from envmgr.steps import Context
 from envmgr.steps.audit import with_user
 from envmgr.system.files import atomic_write
 from envmgr.system.yamlfile import dump_yaml
-from envmgr.verbs import needs
-from envmgr.verbs.options import DryRun, NodesOption, OutputOption, ViaOption
+from envmgr.verbs import DryRun, NodesOption, OutputOption, ViaOption, needs, option
 from envmgr.wording import counted
 
 _CHECKS = ("nodes", "contexts", "folders", "fitness")
@@ -116,8 +113,8 @@ def adopt(
     ctx: Context,
     nodes: NodesOption = None,
     via: ViaOption = None,
-    user: Annotated[str | None, typer.Option(metavar="NAME", help="Look at the modules of this ordinary user.")] = None,
-    name: Annotated[str, typer.Option(metavar="NAME", help="Name of the cluster.")] = "cluster",
+    user: Annotated[str | None, option("Look at the modules of this ordinary user.", "NAME")] = None,
+    name: Annotated[str, option("Name of the cluster.", "NAME")] = "cluster",
     output: OutputOption = None,
     dry_run: DryRun = False,
 ) -> AdoptResult:

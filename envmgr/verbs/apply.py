@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-import typer
-
 from envmgr.builds.prepare import can_write
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.publish.records import current_number, read_current, read_record
@@ -25,8 +23,7 @@ from envmgr.store.state_file import change_state, writing_as
 from envmgr.system.files import atomic_write, pretty_json
 from envmgr.system.lock_holder import held_by
 from envmgr.system.untrusted_files import FACTS, read_json
-from envmgr.verbs import needs
-from envmgr.verbs.options import DryRun, NodesOption, OutputOption, PartitionOption, ViaOption
+from envmgr.verbs import DryRun, NodesOption, OutputOption, PartitionOption, ViaOption, needs, option
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +79,17 @@ class ApplyResult(Result):
 def apply(
     ctx: Context,
     to: Annotated[
-        Literal["candidate", "current"],
-        typer.Option(help="End with a candidate that is tested and audited, or make it current."),
+        Literal["candidate", "current"], option("End with a candidate that is tested and audited, or make it current.")
     ] = "candidate",
     nodes: NodesOption = None,
     via: ViaOption = None,
     build_via: Annotated[
-        Literal["local", "slurm"], typer.Option(help="Build on this machine, or in one Slurm job for each install.")
+        Literal["local", "slurm"], option("Build on this machine, or in one Slurm job for each install.")
     ] = "local",
     partition: PartitionOption = None,
     gate: Annotated[
         bool | None,
-        typer.Option("--gate/--no-gate", help="Ask the last audit whether nodes can run the entries; see `build`."),
+        option("Ask the last audit whether nodes can run the entries; see `build`.", None, "--gate/--no-gate"),
     ] = None,
     output: OutputOption = None,
     dry_run: DryRun = False,

@@ -6,15 +6,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from envmgr.audit.formats import format_names
 from envmgr.audit.plan import AuditRequest
 from envmgr.report import Result
 from envmgr.steps import Context
 from envmgr.steps.audit import audit_nodes, explain_check
-from envmgr.verbs import needs
-from envmgr.verbs.options import AuditDryRun, DeadlineOption, Format, GenerationOption, plain_file
+from envmgr.verbs import AuditDryRun, DeadlineOption, Format, GenerationOption, needs, option, plain_file
 
 if TYPE_CHECKING:
     AuditFormat = str
@@ -26,72 +23,44 @@ else:  # one of the formats for all verbs, or of those that are files of `audit/
 def audit(
     ctx: Context,
     nodes: Annotated[
-        str | None,
-        typer.Option(metavar="SET", help="Audit these nodes, such as c[1-3] or @gpu; by default all groups."),
+        str | None, option("Audit these nodes, such as c[1-3] or @gpu; by default all groups.", "SET")
     ] = None,
     via: Annotated[
         Literal["ssh", "slurm", "both"] | None,
-        typer.Option(help="Reach nodes by ssh, Slurm or both; by default as the site says."),
+        option("Reach nodes by ssh, Slurm or both; by default as the site says."),
     ] = None,
     context: Annotated[
-        list[str] | None,
-        typer.Option(metavar="CONTEXT", help="Look only at this kind of shell or job (may be repeated)."),
+        list[str] | None, option("Look only at this kind of shell or job (may be repeated).", "CONTEXT")
     ] = None,
     modules: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="ENTRY", help="Look closely at this entry (may be repeated), or at `all`; by default at a sample."
-        ),
+        option("Look closely at this entry (may be repeated), or at `all`; by default at a sample.", "ENTRY"),
     ] = None,
-    check: Annotated[
-        list[str] | None, typer.Option(metavar="CHECK", help="Run only this check (may be repeated).")
-    ] = None,
+    check: Annotated[list[str] | None, option("Run only this check (may be repeated).", "CHECK")] = None,
     deep: Annotated[
-        bool,
-        typer.Option(
-            "--deep", help="Also hash files of the installs on every node, and load all modules of other tools."
-        ),
+        bool, option("Also hash files of the installs on every node, and load all modules of other tools.")
     ] = False,
     reference: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NODE", help="Where nodes differ, take this one as right; by default the majority of a group."
-        ),
+        str | None, option("Where nodes differ, take this one as right; by default the majority of a group.", "NODE")
     ] = None,
-    user: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Look at the shells and jobs of this ordinary user.")
-    ] = None,
+    user: Annotated[str | None, option("Look at the shells and jobs of this ordinary user.", "NAME")] = None,
     baseline: Annotated[
-        Path | None,
-        typer.Option(
-            "--baseline", metavar="FILE", help="Compare with the file of an earlier audit, which --save-baseline wrote."
-        ),
+        Path | None, option("Compare with the file of an earlier audit, which --save-baseline wrote.", "FILE")
     ] = None,
     save_baseline: Annotated[
-        Path | None,
-        typer.Option(
-            "--save-baseline",
-            metavar="FILE",
-            help="Write what the nodes have to this file, to keep it in git.",
-            callback=plain_file,
-        ),
+        Path | None, option("Write what the nodes have to this file, to keep it in git.", "FILE", callback=plain_file)
     ] = None,
-    node_timeout: Annotated[
-        float | None, typer.Option(min=1, metavar="SECONDS", help="Wait at most this long for one node.")
-    ] = None,
+    node_timeout: Annotated[float | None, option("Wait at most this long for one node.", "SECONDS", min=1)] = None,
     generation: GenerationOption = None,
     deadline: DeadlineOption = None,
-    explain: Annotated[str | None, typer.Option(metavar="CHECK", help="Explain what a check does and why.")] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Also show all that follows from each cause.")] = False,
+    explain: Annotated[str | None, option("Explain what a check does and why.", "CHECK")] = None,
+    verbose: Annotated[bool, option("Also show all that follows from each cause.")] = False,
     report: Annotated[
         Path | None,
-        typer.Option(
-            "--output", metavar="FILE", help="Write to this file in one step; stdout by default.", callback=plain_file
-        ),
+        option("Write to this file in one step; stdout by default.", "FILE", "--output", callback=plain_file),
     ] = None,
     fmt: Annotated[  # noqa: ARG001 - the frame looks at it
-        AuditFormat,
-        typer.Option("--format", help="Write text for people, or a format for programs, CI or node_exporter."),
+        AuditFormat, option("Write text for people, or a format for programs, CI or node_exporter.", None, "--format")
     ] = Format.table.value,
     dry_run: AuditDryRun = False,
 ) -> Result:

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-import typer
-
 from envmgr.builds import BuildJob
 from envmgr.errors import InputError, Written
 from envmgr.images import ImageRow
@@ -22,8 +20,7 @@ from envmgr.steps import Context
 from envmgr.steps.entry_faults import Losses
 from envmgr.steps.plan_text import job_lines, nothing_lines, plan_lines, published_lines, untested_lines
 from envmgr.steps.resolved import ResolvedEntry, plan_for, resolve_all, resolve_named
-from envmgr.verbs import needs
-from envmgr.verbs.options import (
+from envmgr.verbs import (
     AccountOption,
     All,
     AllowNetwork,
@@ -32,6 +29,8 @@ from envmgr.verbs.options import (
     PartitionOption,
     SomeEntries,
     TimeOption,
+    needs,
+    option,
 )
 from envmgr.wording import size_text
 
@@ -97,36 +96,32 @@ def build(
     entries: SomeEntries = None,
     everything: All = False,
     dry_run: DryRun = False,
-    no_publish: Annotated[
-        bool, typer.Option("--no-publish", help="Build into the store, and publish nothing.")
-    ] = False,
+    no_publish: Annotated[bool, option("Build into the store, and publish nothing.")] = False,
     candidate: Candidate = False,
     again: Annotated[
-        bool,
-        typer.Option("--again", help="Make what is built once more, compare, and exchange it where it is damaged."),
+        bool, option("Make what is built once more, compare, and exchange it where it is damaged.")
     ] = False,
     keep_going: Annotated[
-        bool, typer.Option("--keep-going", "-k", help="Publish the entries that succeed even if others fail.")
+        bool, option("Publish the entries that succeed even if others fail.", None, "--keep-going", "-k")
     ] = False,
     jobs: Annotated[
         int | None,
-        typer.Option(
-            "-j", "--jobs", min=1, metavar="N", help="Make this many installs at once, each with this many processes."
-        ),
+        option("Make this many installs at once, each with this many processes.", "N", "-j", "--jobs", min=1),
     ] = None,
     gate: Annotated[
         bool | None,
-        typer.Option(
+        option(
+            "Check with the last audit that all nodes can run the entries; by default policies.gate decides.",
+            None,
             "--gate/--no-gate",
-            help="Check with the last audit that all nodes can run the entries; by default policies.gate decides.",
         ),
     ] = None,
     via: Annotated[
-        Literal["local", "slurm"], typer.Option(help="Build on this machine, or in one Slurm job for each install.")
+        Literal["local", "slurm"], option("Build on this machine, or in one Slurm job for each install.")
     ] = "local",
     partition: PartitionOption = None,
     account: AccountOption = None,
-    cpus: Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of cores for each Slurm job.")] = None,
+    cpus: Annotated[int | None, option("Number of cores for each Slurm job.", "N", min=1)] = None,
     allow_network: AllowNetwork = False,
     time: TimeOption = None,
 ) -> Result:

@@ -11,8 +11,7 @@ from envmgr.report import Finding, Lines, Result, Table
 from envmgr.steps import Context
 from envmgr.steps.catalog_check import Accepted, CatalogCheck, check_catalog
 from envmgr.steps.site import site_facts
-from envmgr.verbs import needs
-from envmgr.verbs.options import SomeEntries
+from envmgr.verbs import SomeEntries, needs
 from envmgr.wording import counted
 
 

@@ -19,7 +19,7 @@ from envmgr.report import Lines, Result, Verbatim
 from envmgr.steps import Context
 from envmgr.steps.verb_words import Word, verb_words
 from envmgr.system.shelltext import assign, quote, script_text
-from envmgr.verbs import needs
+from envmgr.verbs import argument, needs
 
 if TYPE_CHECKING:
     from envmgr.catalog.site import Site
@@ -43,9 +43,7 @@ class CompletionResult(Result):
 
 @needs("nothing")
 def completion(
-    ctx: Context,
-    typed: typer.Context,
-    shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", help="Name of the shell.")] = "bash",
+    ctx: Context, typed: typer.Context, shell: Annotated[str, argument("Name of the shell.", "bash|zsh|fish")] = "bash"
 ) -> CompletionResult:
     """Print the lines that let a shell complete commands.
 

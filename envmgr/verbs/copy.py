@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-import typer
-
 from envmgr.backends import get_backend
 from envmgr.catalog.recipe import shared_files
 from envmgr.errors import InputError
@@ -15,8 +13,7 @@ from envmgr.steps import Context
 from envmgr.system.files import atomic_write, explain_os_error
 from envmgr.system.scratch import clear_dead_scratch, copy_folder
 from envmgr.system.untrusted_files import ANYWHERE, LOCK, SOFTWARE, copy_files, read_bytes
-from envmgr.verbs import needs
-from envmgr.verbs.options import DryRun
+from envmgr.verbs import DryRun, argument, needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +31,7 @@ class CopyResult(Result):
 
 @needs("prefix")
 def copy(
-    ctx: Context,
-    entry: Annotated[str, typer.Argument(metavar="ENTRY", help="A shipped entry, as name/version.")],
-    dry_run: DryRun = False,
+    ctx: Context, entry: Annotated[str, argument("A shipped entry, as name/version.", "ENTRY")], dry_run: DryRun = False
 ) -> CopyResult:
     """Copy a shipped recipe into your own catalog."""
     catalog = ctx.catalog

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-import typer
-
 from envmgr.catalog.locks import LockChange, change_lines, diff_packages
 from envmgr.catalog.names import MODULE_NAME
 from envmgr.errors import EnvmgrError
@@ -22,7 +20,7 @@ from envmgr.report import Lines, Result
 from envmgr.steps import Context, published_record
 from envmgr.steps.changed_entries import EntryDiff, Generation, changed_entries
 from envmgr.store.prefix import SHORT
-from envmgr.verbs import needs
+from envmgr.verbs import argument, needs
 from envmgr.wording import counted
 
 
@@ -63,14 +61,12 @@ def diff(
     ctx: Context,
     a: Annotated[
         str | None,
-        typer.Argument(
-            metavar="GENERATION|OUTPUT",
-            help="Number of a generation, by default the parent of the other one; or the output file of a job.",
+        argument(
+            "Number of a generation, by default the parent of the other one; or the output file of a job.",
+            "GENERATION|OUTPUT",
         ),
     ] = None,
-    b: Annotated[
-        int | None, typer.Argument(metavar="GENERATION", help="Number of a generation; by default the current one.")
-    ] = None,
+    b: Annotated[int | None, argument("Number of a generation; by default the current one.", "GENERATION")] = None,
 ) -> DiffResult:
     """Show what differs between two generations, or since a job ran.
 

@@ -8,27 +8,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-import typer
-
+from envmgr.backends import get_backend
 from envmgr.catalog.fitness import NodeFacts, unfit
 from envmgr.errors import InputError
-from envmgr.exchange import writers
+from envmgr.exchange import Left, writers
 from envmgr.modules.spec import ModuleSpec
 from envmgr.nodes.access import access_options, ask_slurm
 from envmgr.nodes.sets import NodeSets, fold
 from envmgr.nodes.slurm import slurm_names
-from envmgr.publish.records import published_spec, read_specs
+from envmgr.publish.records import published_spec, read_current, read_specs
 from envmgr.report import Lines, Result, Verbatim
 from envmgr.steps import Context, choose_published
+from envmgr.steps.entry_faults import reading_entry
 from envmgr.steps.export import Cluster, ClusterPart, SlurmAccess, get_exporter
-from envmgr.steps.exported_lock import export_lock
 from envmgr.steps.opening import require_mount
 from envmgr.store.node_facts import read_node_facts
 from envmgr.store.place import require_place
 from envmgr.system.files import atomic_write
-from envmgr.verbs import needs
-from envmgr.verbs.options import DryRun, OutputOption, SomeEntries
-from envmgr.wording import counted
+from envmgr.verbs import DryRun, OutputOption, SomeEntries, needs, option
+from envmgr.wording import counted, shortened
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +66,13 @@ class ExportResult(Result):
 @needs("prefix")
 def export(
     ctx: Context,
-    to: Annotated[
-        str, typer.Option("--to", help="Name of the tool or format, such as reframe or pixi.", metavar="TOOL")
-    ],
+    to: Annotated[str, option("Name of the tool or format, such as reframe or pixi.", "TOOL")],
     entries: SomeEntries = None,
     output: OutputOption = None,
     system: Annotated[
-        str | None, typer.Option(help="Name of the cluster in the file; by default the site's name.", metavar="NAME")
+        str | None, option("Name of the cluster in the file; by default the site's name.", "NAME")
     ] = None,
-    nodes: Annotated[
-        str | None, typer.Option(help="Write only these nodes of the groups, such as c[1-3].", metavar="SET")
-    ] = None,
+    nodes: Annotated[str | None, option("Write only these nodes of the groups, such as c[1-3].", "SET")] = None,
     dry_run: DryRun = False,
 ) -> Result:
     """Write entries, or an entry's lock, as another tool's file.
@@ -88,7 +82,7 @@ def export(
     """
     if to in writers():
         of_cluster = system is not None or nodes is not None
-        return export_lock(ctx, entries or [], to=to, of_cluster=of_cluster, output=output, dry_run=dry_run)
+        return _export_lock(ctx, entries or [], to=to, of_cluster=of_cluster, output=output, dry_run=dry_run)
     require_mount(ctx.site)
     require_place(ctx.prefix)
     exporter = get_exporter(to)
@@ -165,3 +159,80 @@ def _fitting(ctx: Context, group: str, specs: Mapping[str, ModuleSpec], seen: Ma
             ctx.reporter.say(f"{group}: without {name}: {next(iter(reasons.values()))[0]} ({fold(reasons)})")
         else:
             yield name
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedLock(Result):
+    """An entry's lock as a file of another tool. `published` tells whether what is published was built from this lock.
+
+    `text` is the whole file; `left` is what of the lock it does not hold; `output` is where it is, or would be.
+    """
+
+    schema: ClassVar[str] = "envmgr.export-lock/1"
+    to: str
+    entry: str
+    lock: str
+    published: bool
+    packages: int
+    left: tuple[Left, ...]
+    output: Path | None
+    dry_run: bool
+    text: str
+
+    def lines(self) -> Lines:
+        if self.output is None:
+            yield Verbatim(self.text)
+        else:
+            done = "would write" if self.dry_run else "wrote"
+            yield f"{done} {self.output}: {counted(self.packages, 'packages')} of {self.entry} for {self.to}"
+
+
+def _export_lock(
+    ctx: Context,
+    names: list[str],
+    *,
+    to: str,
+    of_cluster: bool = False,
+    output: Path | None = None,
+    dry_run: bool = False,
+) -> ExportedLock:
+    """Write the lock of one entry for the tool `to`.
+
+    Raises:
+        InputError: `unknown-entry`, `entry-missing`, `export-impossible`; EnvmgrError: as its lock; the file cannot be
+            written.
+    """
+    if of_cluster:
+        message = f"--system and --nodes are of a cluster, and a file for {to} is of one entry"
+        raise InputError("export-impossible", message, hint="leave them out")
+    if len(names) != 1:
+        raise InputError("entry-missing", f"a file for {to} is of one entry", hint="name it as name/version")
+    from envmgr.exchange.exact import exact_of
+
+    found = ctx.catalog.find(ctx.catalog.parse(names[0]))
+    recipe = found.recipe()
+    with reading_entry(found.entry):
+        lock = get_backend(recipe.backend).load_lock(found.entry, recipe, found.folder, ctx.site)
+    current = read_current(ctx.prefix)
+    row = None if current is None else current.entries.get(str(found.entry))
+    if row is not None and row.lock != lock.sha256:
+        ctx.reporter.say(f"{found.entry}: what is published was built from another lock than the one in {found.folder}")
+    exact = exact_of(lock, ctx.site, ctx.runner)
+    text, left = writers()[to].write(exact)
+    dropped = {row.text for row in left}
+    packages = [*(exact.conda.packages if exact.conda else ()), *exact.wheels]
+    for line in shortened([f"not in it: {row.text}: {row.why}" for row in left]):
+        ctx.reporter.say(line)
+    if output is not None and not dry_run:
+        atomic_write(output, text)
+    return ExportedLock(
+        to,
+        str(found.entry),
+        lock.sha256,
+        row is not None and row.lock == lock.sha256,
+        sum(f"{each.name} {each.version}" not in dropped for each in packages),
+        tuple(left),
+        output,
+        dry_run,
+        text,
+    )

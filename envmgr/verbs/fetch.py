@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-import typer
-
 from envmgr.backends import LoadedLock
 from envmgr.builds.prepare import can_write, clean_leftovers
 from envmgr.catalog.names import Entry
@@ -18,8 +16,7 @@ from envmgr.report import Lines, Result, Table
 from envmgr.steps import Context, logged
 from envmgr.steps.entry_faults import Losses
 from envmgr.steps.resolved import ResolvedEntry, resolve_all, resolve_named
-from envmgr.verbs import needs
-from envmgr.verbs.options import All, DryRun, SomeEntries
+from envmgr.verbs import All, DryRun, SomeEntries, needs, option
 from envmgr.wording import counted, size_text
 
 _SHOWN = 10  # missing files that an error lists
@@ -69,16 +66,9 @@ def fetch(
     everything: All = False,
     file: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--file",
-            metavar="PATH",
-            help="Take this file that you downloaded, or this folder of such files.",
-            resolve_path=True,
-        ),
+        option("Take this file that you downloaded, or this folder of such files.", "PATH", resolve_path=True),
     ] = None,
-    carry: Annotated[
-        bool, typer.Option("--carry", help="Fetch EasyBuild too, for a machine that has another version.")
-    ] = False,
+    carry: Annotated[bool, option("Fetch EasyBuild too, for a machine that has another version.")] = False,
     dry_run: DryRun = False,
 ) -> FetchResult:
     """Download what locks name into the cache.

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
-import typer
-
 from envmgr.errors import EnvmgrError
 from envmgr.people.environments import all_installs
 from envmgr.people.lock import lock_of
@@ -19,7 +17,7 @@ from envmgr.steps.parts import Known, PartsReader, Wanted, parse_wanted
 from envmgr.store.away import why_not_mounted
 from envmgr.store.parts import Part
 from envmgr.store.user_holds import read_holds
-from envmgr.verbs import needs
+from envmgr.verbs import argument, needs
 from envmgr.wheels.parts import wheel_parts
 from envmgr.wording import counted, shortened
 
@@ -134,9 +132,7 @@ class _Store:
 @needs("prefix")
 def find(
     ctx: Context,
-    packages: Annotated[
-        list[str], typer.Argument(metavar="PACKAGE", help="Names, with versions if you like: 'openssl<3.0.15'.")
-    ],
+    packages: Annotated[list[str], argument("Names, with versions if you like: 'openssl<3.0.15'.", "PACKAGE")],
 ) -> FindResult:
     """Find the entries that have a package.
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-import typer
-
 from envmgr.builds.prepare import can_write, clean_leftovers
 from envmgr.builds.slurm import requested_installs, sweep
 from envmgr.errors import EnvmgrError, InputError
@@ -34,8 +32,7 @@ from envmgr.store.manifest import read_manifest, remove_install
 from envmgr.store.prefix import Install, Prefix, installs
 from envmgr.store.user_holds import clear_false_holds, read_holds
 from envmgr.system.locks import file_lock
-from envmgr.verbs import needs
-from envmgr.verbs.options import DryRun
+from envmgr.verbs import DryRun, needs, option
 from envmgr.wording import counted, shortened, size_text
 
 _ROWS = 200  # of `kept`
@@ -125,7 +122,7 @@ class _Chosen:
 def gc(
     ctx: Context,
     dry_run: DryRun = False,
-    now: Annotated[bool, typer.Option("--now", help="Ignore the age of generations, as if keep_days were 0.")] = False,
+    now: Annotated[bool, option("Ignore the age of generations, as if keep_days were 0.")] = False,
 ) -> GcResult:
     """Remove old generations and unused installs.
 

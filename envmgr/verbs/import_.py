@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-import typer
-
 from envmgr.backends import get_backend
 from envmgr.catalog.entries import RECIPE_NAME
 from envmgr.catalog.lock_rules import UNANSWERED
@@ -22,8 +20,7 @@ from envmgr.steps import Context
 from envmgr.steps.draft import require_free, write_draft
 from envmgr.steps.entry_faults import entry_faults, judge_all, reading_entry, require_new_name, why_failed
 from envmgr.system.scratch import clear_dead_scratch, scratch_folder
-from envmgr.verbs import needs
-from envmgr.verbs.options import DryRun
+from envmgr.verbs import DryRun, argument, needs, option
 from envmgr.wording import counted, one_line
 
 _VERSION = "1.0"  # of an entry from a file that has a name and no version
@@ -87,26 +84,17 @@ class ImportResult(Result):
 @needs("prefix")
 def import_(
     ctx: Context,
-    path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="File of another tool, such as pixi.lock, or a folder of Spack.")
-    ],
+    path: Annotated[Path, argument("File of another tool, such as pixi.lock, or a folder of Spack.", "PATH")],
     name: Annotated[
-        str | None,
-        typer.Option("--from", metavar="FORMAT", help="Format of the file; by default by its name and text."),
+        str | None, option("Format of the file; by default by its name and text.", "FORMAT", "--from")
     ] = None,
     entry: Annotated[
-        str | None,
-        typer.Option("--as", metavar="ENTRY", help="The new entry, as name/version; by default as in the file."),
+        str | None, option("The new entry, as name/version; by default as in the file.", "ENTRY", "--as")
     ] = None,
     python: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ENTRY", help="Python below wheels, such as python/3.11; by default the newest that fits."
-        ),
+        str | None, option("Python below wheels, such as python/3.11; by default the newest that fits.", "ENTRY")
     ] = None,
-    tree: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Folder in which Spack installed what its spack.lock names.")
-    ] = None,
+    tree: Annotated[Path | None, option("Folder in which Spack installed what its spack.lock names.", "FOLDER")] = None,
     dry_run: DryRun = False,
 ) -> ImportResult:
     """Make a recipe of another tool's file.

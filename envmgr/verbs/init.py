@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-import typer
 from pydantic import ValidationError
 
 from envmgr.catalog.site import FILE_NAME, embedded_prefix
@@ -16,7 +15,7 @@ from envmgr.errors import InputError
 from envmgr.report import Lines, Result
 from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error
 from envmgr.system.yamlfile import reason_of
-from envmgr.verbs.options import DryRun
+from envmgr.verbs import DryRun, argument, option
 
 _TEMPLATE = Path(__file__).with_name("site.yaml.in")
 
@@ -38,14 +37,11 @@ class InitResult(Result):
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="Folder for site.yaml and the catalog.")] = Path(),
+    folder: Annotated[Path, argument("Folder for site.yaml and the catalog.")] = Path(),
     prefix: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER", help="Shared folder for installs and modules, with the same path on every node."
-        ),
+        Path | None, option("Shared folder for installs and modules, with the same path on every node.", "FOLDER")
     ] = None,
-    name: Annotated[str, typer.Option(metavar="NAME", help="Name of the cluster.")] = "cluster",
+    name: Annotated[str, option("Name of the cluster.", "NAME")] = "cluster",
     dry_run: DryRun = False,
 ) -> InitResult:
     """Make a site and an empty catalog."""

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-import typer
-
 from envmgr.catalog.fitness import unfit
 from envmgr.catalog.names import MODULE_NAME
 from envmgr.errors import EnvmgrError, InputError
@@ -37,8 +35,7 @@ from envmgr.steps.job_text import (
 from envmgr.steps.user import generation_of
 from envmgr.store.node_facts import read_node_facts
 from envmgr.system.files import atomic_write
-from envmgr.verbs import needs
-from envmgr.verbs.options import AccountOption, DryRun, OutputOption, PartitionOption, TimeOption
+from envmgr.verbs import AccountOption, DryRun, OutputOption, PartitionOption, TimeOption, argument, needs, option
 
 _ASK = 10.0  # seconds that sinfo may take
 
@@ -77,42 +74,27 @@ class JobResult(Result):
 @needs("mount")
 def job(
     ctx: Context,
-    entry: Annotated[
-        str | None, typer.Argument(metavar="[ENTRY]", help="A published entry, as name/version; or use --env.")
-    ] = None,
+    entry: Annotated[str | None, argument("A published entry, as name/version; or use --env.", "[ENTRY]")] = None,
     command: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[-- COMMAND]", help="Command that the job runs; by default an example."),
+        list[str] | None, argument("Command that the job runs; by default an example.", "[-- COMMAND]")
     ] = None,
-    count: Annotated[
-        int, typer.Option("-N", min=1, metavar="COUNT", help="Number of nodes that the job asks for.")
-    ] = 1,
-    gpus: Annotated[
-        int, typer.Option("--gpus", min=0, metavar="G", help="Number of GPUs that the job asks for on each node.")
-    ] = 0,
+    count: Annotated[int, option("Number of nodes that the job asks for.", "COUNT", "-N", min=1)] = 1,
+    gpus: Annotated[int, option("Number of GPUs that the job asks for on each node.", "G", min=0)] = 0,
     processes: Annotated[
         int | None,
-        typer.Option(
+        option(
+            "Number of processes on each node; by default one for each GPU, or one without GPUs.",
+            "P",
             "--ntasks-per-node",
             min=1,
-            metavar="P",
-            help="Number of processes on each node; by default one for each GPU, or one without GPUs.",
         ),
     ] = None,
-    cpus: Annotated[
-        int | None, typer.Option("--cpus", min=1, metavar="C", help="Number of cores for each process.")
-    ] = None,
+    cpus: Annotated[int | None, option("Number of cores for each process.", "C", min=1)] = None,
     venv: Annotated[
         Path | None,
-        typer.Option(
-            "--venv",
-            metavar="DIR",
-            help="Virtual environment that the job activates; by default the one that this shell has activated.",
-        ),
+        option("Virtual environment that the job activates; by default the one that this shell has activated.", "DIR"),
     ] = None,
-    env: Annotated[
-        str | None, typer.Option("--env", metavar="NAME", help="Load your environment user/NAME in place of an entry.")
-    ] = None,
+    env: Annotated[str | None, option("Load your environment user/NAME in place of an entry.", "NAME")] = None,
     time: TimeOption = None,
     partition: PartitionOption = None,
     account: AccountOption = None,

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-import typer
-
 from envmgr.backends import Backend, LoadedLock, LockOptions, get_backend
 from envmgr.catalog.entries import CatalogEntry
 from envmgr.catalog.locks import LockChange, change_lines, diff_packages, require_lock_visible
@@ -23,8 +21,7 @@ from envmgr.steps.entry_faults import Losses, entry_faults, judge_all, reading_e
 from envmgr.steps.lock_upgrade import having, names_in_lock
 from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error
 from envmgr.system.untrusted_files import LOCK, read_bytes
-from envmgr.verbs import needs
-from envmgr.verbs.options import All, AllowNetwork, DryRun, SomeEntries
+from envmgr.verbs import All, AllowNetwork, DryRun, SomeEntries, needs, option
 from envmgr.wording import counted
 
 _USUAL = LockOptions()
@@ -77,26 +74,17 @@ def lock(
     entries: SomeEntries = None,
     everything: All = False,
     check: Annotated[
-        bool,
-        typer.Option(
-            "--check", help="Write nothing; solve with the locked packages, and exit with 1 if a lock has others."
-        ),
+        bool, option("Write nothing; solve with the locked packages, and exit with 1 if a lock has others.")
     ] = False,
     upgrade: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Move this package and what it needs, and keep the others as they are in the lock.", metavar="PACKAGE"
-        ),
+        option("Move this package and what it needs, and keep the others as they are in the lock.", "PACKAGE"),
     ] = None,
     solver: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Solve with rattler, or with conda-lock and the site's conda.")
+        str | None, option("Solve with rattler, or with conda-lock and the site's conda.", "NAME")
     ] = None,
-    channel: Annotated[
-        list[str] | None, typer.Option(help="Use another place for a channel, this time only.", metavar=_PLACE)
-    ] = None,
-    index: Annotated[
-        list[str] | None, typer.Option(help="Use another place for a package index, this time only.", metavar=_PLACE)
-    ] = None,
+    channel: Annotated[list[str] | None, option("Use another place for a channel, this time only.", _PLACE)] = None,
+    index: Annotated[list[str] | None, option("Use another place for a package index, this time only.", _PLACE)] = None,
     allow_network: AllowNetwork = False,
     dry_run: DryRun = False,
 ) -> LockCommandResult:

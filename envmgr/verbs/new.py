@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-import typer
-
 from envmgr.catalog.names import parse_entry
 from envmgr.exchange.recipes import draft_of_packages
 from envmgr.report import Lines, Result
@@ -14,8 +12,7 @@ from envmgr.steps import Context
 from envmgr.steps.draft import require_free, write_draft
 from envmgr.steps.entry_faults import require_new_name
 from envmgr.system.scratch import clear_dead_scratch
-from envmgr.verbs import needs
-from envmgr.verbs.options import DryRun
+from envmgr.verbs import DryRun, argument, needs, option
 from envmgr.wording import and_more
 
 _WAY = "name another version"
@@ -46,16 +43,12 @@ class NewResult(Result):
 @needs("prefix")
 def new(
     ctx: Context,
-    entry: Annotated[str, typer.Argument(metavar="NAME/VERSION", help="The new entry.")],
+    entry: Annotated[str, argument("The new entry.", "NAME/VERSION")],
     packages: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="PACKAGE", help="What to ask for, as 'numpy<2'; by default NAME in its VERSION."),
+        list[str] | None, argument("What to ask for, as 'numpy<2'; by default NAME in its VERSION.", "PACKAGE")
     ] = None,
     conda: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CHANNEL", help="Take packages of this conda channel; of several, the first has priority."
-        ),
+        list[str] | None, option("Take packages of this conda channel; of several, the first has priority.", "CHANNEL")
     ] = None,
     dry_run: DryRun = False,
 ) -> NewResult:

@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
 
-import typer
-
 from envmgr.errors import CommandError, InputError
 from envmgr.modules.node_paths import SLURM_LINE, TASK_PROLOG
 from envmgr.modules.nodesetup import Action, NodeFiles, install_script, node_files
@@ -22,8 +20,7 @@ from envmgr.steps import Context
 from envmgr.store.away import sees_prefix
 from envmgr.store.place import require_kinds, require_place
 from envmgr.system.files import atomic_write, explain_os_error
-from envmgr.verbs import needs
-from envmgr.verbs.options import DryRun, ViaOption
+from envmgr.verbs import DryRun, ViaOption, needs, option
 
 if TYPE_CHECKING:
     from envmgr.nodes.envelope import Reply
@@ -118,19 +115,12 @@ class NodeSetupResult(Result):
 @needs("nothing")
 def node_setup(
     ctx: Context,
-    nodes: Annotated[
-        str | None, typer.Option("--nodes", help="Set up these nodes, such as c[1-3] or @gpu.", metavar="SET")
-    ] = None,
-    here: Annotated[bool, typer.Option("--here", help="Set up this machine.")] = False,
-    apply: Annotated[bool, typer.Option("--apply", help="Make the changes; by default they are only shown.")] = False,
-    undo: Annotated[
-        bool, typer.Option("--undo", help="Show what would be removed again; with --apply, remove it.")
-    ] = False,
+    nodes: Annotated[str | None, option("Set up these nodes, such as c[1-3] or @gpu.", "SET")] = None,
+    here: Annotated[bool, option("Set up this machine.")] = False,
+    apply: Annotated[bool, option("Make the changes; by default they are only shown.")] = False,
+    undo: Annotated[bool, option("Show what would be removed again; with --apply, remove it.")] = False,
     folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", help="Write plain files to this folder, for Ansible and similar tools.", metavar="DIR"
-        ),
+        Path | None, option("Write plain files to this folder, for Ansible and similar tools.", "DIR", "--output")
     ] = None,
     via: ViaOption = None,
     dry_run: DryRun = False,

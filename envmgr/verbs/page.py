@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-import typer
-
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.page import CATALOG, FEED, INDEX, STATUS, WWW
 from envmgr.publish.extras import Contents
@@ -25,8 +23,7 @@ from envmgr.system.files import exchange, explain_os_error, read_regular, sync_f
 from envmgr.system.safe_paths import change
 from envmgr.system.scratch import copy_folder
 from envmgr.system.untrusted_files import GENERATION, read_bytes
-from envmgr.verbs import needs
-from envmgr.verbs.options import DryRun
+from envmgr.verbs import DryRun, needs, option
 from envmgr.wording import and_more, counted, size_text
 
 
@@ -65,15 +62,9 @@ class _Page:
 @needs("prefix")
 def page(
     ctx: Context,
-    generation: Annotated[
-        int | None,
-        typer.Option("--generation", metavar="N", help="Page of this generation; by default the current one."),
-    ] = None,
+    generation: Annotated[int | None, option("Page of this generation; by default the current one.", "N")] = None,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="DIR", help="Copy the page to this folder, in one step, with status.json."
-        ),
+        Path | None, option("Copy the page to this folder, in one step, with status.json.", "DIR", "--output", "-o")
     ] = None,
     dry_run: DryRun = False,
 ) -> PageResult:

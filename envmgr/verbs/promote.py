@@ -6,8 +6,6 @@ import time
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-import typer
-
 from envmgr.builds.prepare import can_write
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.publish.candidates import newest, read_candidate, require_offered, require_promotable, require_same
@@ -24,8 +22,7 @@ from envmgr.steps.publish import publish_change
 from envmgr.steps.status import keep_status
 from envmgr.steps.verb_run import run_verb
 from envmgr.store.node_tests import read_node_tests, save_node_tests
-from envmgr.verbs import needs
-from envmgr.verbs.options import DryRun
+from envmgr.verbs import DryRun, argument, needs, option
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +94,11 @@ class _Made:
 @needs("mount")
 def promote(
     ctx: Context,
-    generation: Annotated[
-        int | None, typer.Argument(help="Number of the candidate; by default the newest.", metavar="[NUMBER]")
-    ] = None,
+    generation: Annotated[int | None, argument("Number of the candidate; by default the newest.", "[NUMBER]")] = None,
     rebase: Annotated[
-        bool,
-        typer.Option("--rebase", help="Make a candidate with the same changes on what is current now; test the rest."),
+        bool, option("Make a candidate with the same changes on what is current now; test the rest.")
     ] = False,
-    withdraw: Annotated[
-        bool, typer.Option("--withdraw", help="Offer it, and candidates before it, to nobody any more; flip nothing.")
-    ] = False,
+    withdraw: Annotated[bool, option("Offer it, and candidates before it, to nobody any more; flip nothing.")] = False,
     dry_run: DryRun = False,
 ) -> PromoteResult:
     """Make a candidate current, without a new build.

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
-import typer
-
 from envmgr.builds.prepare import can_write
 from envmgr.catalog.site import read_target
 from envmgr.errors import EnvmgrError
@@ -21,8 +19,7 @@ from envmgr.steps.plan_text import nothing_lines, plan_lines, published_lines
 from envmgr.steps.publish import look_at_generation, publish_wanted
 from envmgr.steps.resolved import ResolvedEntry, plan_for, resolve_entry, resolve_named
 from envmgr.store.manifest import read_facts
-from envmgr.verbs import needs
-from envmgr.verbs.options import Candidate, DryRun, SomeEntries
+from envmgr.verbs import Candidate, DryRun, SomeEntries, needs, option
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +61,9 @@ def publish(
     entries: SomeEntries = None,
     candidate: Candidate = False,
     remove: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ENTRY", help="Take this published entry out (may be repeated); alone, publish no other."),
+        list[str] | None, option("Take this published entry out (may be repeated); alone, publish no other.", "ENTRY")
     ] = None,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Words for the history.")] = "",
+    reason: Annotated[str, option("Words for the history.", "TEXT")] = "",
     dry_run: DryRun = False,
 ) -> PublishResult:
     """Publish what is built, or take entries out.

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-import typer
-
 from envmgr.catalog.entries import CatalogEntry
 from envmgr.catalog.site import read_target
 from envmgr.errors import EnvmgrError, InputError
@@ -22,8 +20,7 @@ from envmgr.steps.markdown import md_cell, md_table
 from envmgr.steps.resolved import ResolvedEntry, current_entries, load_entry, unacknowledged
 from envmgr.store.node_facts import read_node_facts
 from envmgr.system.files import atomic_write
-from envmgr.verbs import needs
-from envmgr.verbs.options import DryRun, OutputOption, SomeEntries
+from envmgr.verbs import DryRun, OutputOption, SomeEntries, needs, option
 from envmgr.wording import counted, one_line, size_text
 
 
@@ -71,11 +68,9 @@ class ReportResult(Result):
 def report(
     ctx: Context,
     entries: SomeEntries = None,
-    pull_request: Annotated[
-        bool, typer.Option("--pull-request", help="Write the comment for a merge request; nothing is run.")
-    ] = False,
+    pull_request: Annotated[bool, option("Write the comment for a merge request; nothing is run.")] = False,
     catalog: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Look at this folder of recipes instead of the site's own.")
+        Path | None, option("Look at this folder of recipes instead of the site's own.", "FOLDER")
     ] = None,
     output: OutputOption = None,
     dry_run: DryRun = False,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-import typer
-
 from envmgr.builds.prepare import can_write
 from envmgr.errors import EnvmgrError
 from envmgr.publish.flips import last_current
@@ -15,8 +13,7 @@ from envmgr.publish.generations import rollback as flip_back
 from envmgr.report import Lines, Result
 from envmgr.steps import Context, published_record
 from envmgr.steps.status import keep_status
-from envmgr.verbs import needs
-from envmgr.verbs.options import DryRun
+from envmgr.verbs import DryRun, argument, needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +32,7 @@ class RollbackResult(Result):
 def rollback(
     ctx: Context,
     generation: Annotated[
-        int | None, typer.Argument(help="Number of the generation; by default the one before the current one.")
+        int | None, argument("Number of the generation; by default the one before the current one.")
     ] = None,
     dry_run: DryRun = False,
 ) -> RollbackResult:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-import typer
-
 from envmgr.errors import InputError
 from envmgr.exchange.sboms import write_sbom
 from envmgr.exchange.sboms.document import Component
@@ -16,8 +14,7 @@ from envmgr.publish.records import read_record
 from envmgr.report import Lines, Result, Table, Verbatim
 from envmgr.steps import Context, published_record, require_published
 from envmgr.steps.sboms import PartsOfEntries, make_document
-from envmgr.verbs import needs
-from envmgr.verbs.options import AuditDryRun, OutputOption
+from envmgr.verbs import AuditDryRun, OutputOption, argument, needs, option
 from envmgr.wording import counted
 
 
@@ -74,18 +71,13 @@ class SbomFormat(StrEnum):
 def sbom(
     ctx: Context,
     entry: Annotated[
-        str | None,
-        typer.Argument(metavar="[ENTRY]", help="A published entry; with --generation, all of them by default."),
+        str | None, argument("A published entry; with --generation, all of them by default.", "[ENTRY]")
     ] = None,
-    generation: Annotated[
-        int | None,
-        typer.Option("--generation", min=1, metavar="N", help="Look at this generation, not the current one."),
-    ] = None,
+    generation: Annotated[int | None, option("Look at this generation, not the current one.", "N", min=1)] = None,
     report: OutputOption = None,  # noqa: ARG001 - the frame looks at it
     dry_run: AuditDryRun = False,  # noqa: ARG001 - the frame looks at it
     fmt: Annotated[
-        SbomFormat,
-        typer.Option("--format", help="Text for people, JSON with a versioned schema, or an SBOM for scanners."),
+        SbomFormat, option("Text for people, JSON with a versioned schema, or an SBOM for scanners.", None, "--format")
     ] = SbomFormat.table,
 ) -> SbomResult:
     """Show what an entry is made of, or write it as an SBOM.

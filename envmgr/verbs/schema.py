@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-import typer
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
@@ -20,6 +19,7 @@ from pydantic_core import core_schema
 from envmgr.catalog.names import nearest
 from envmgr.errors import ErrorData, Failed, InputError, Written
 from envmgr.report import Lines, Result, Verbatim
+from envmgr.verbs import argument
 from envmgr.wording import did_you_mean
 
 ERROR = "envmgr.error/1"
@@ -72,9 +72,7 @@ class _Printed(GenerateJsonSchema):
 
 
 def schema(
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="VERB", help="The verb, such as build or user create; or error.")
-    ] = None,
+    words: Annotated[list[str] | None, argument("The verb, such as build or user create; or error.", "VERB")] = None,
 ) -> Result:
     """Print the JSON schema of what a verb prints.
 

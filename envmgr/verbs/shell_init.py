@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-import typer
-
 from envmgr.errors import InputError
 from envmgr.report import Lines, Result, Verbatim
 from envmgr.steps import Context
@@ -19,7 +17,7 @@ from envmgr.steps.opening import require_mount
 from envmgr.store.place import require_place
 from envmgr.system.files import shipped
 from envmgr.system.shelltext import assign, quote, script_text
-from envmgr.verbs import needs
+from envmgr.verbs import argument, needs
 
 SHELLS = ("bash", "zsh", "sh", "csh", "tcsh", "fish")
 
@@ -39,8 +37,7 @@ class ShellInitResult(Result):
 
 @needs("nothing")
 def shell_init(
-    ctx: Context,
-    shell: Annotated[str, typer.Argument(metavar="bash|zsh|sh|csh|tcsh|fish", help="Name of the shell.")] = "bash",
+    ctx: Context, shell: Annotated[str, argument("Name of the shell.", "bash|zsh|sh|csh|tcsh|fish")] = "bash"
 ) -> ShellInitResult:
     """Print the lines that make a shell use the prefix.
 

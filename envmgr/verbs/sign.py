@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-import typer
-
 from envmgr.builds.prepare import can_write
 from envmgr.errors import InputError
 from envmgr.publish.flip_checks import FlipFault, look_at_current_flip
@@ -14,8 +12,7 @@ from envmgr.publish.generations import sign as sign_again
 from envmgr.report import Lines, Result
 from envmgr.steps import Context, published_record
 from envmgr.system.files import shipped
-from envmgr.verbs import needs
-from envmgr.verbs.options import DryRun
+from envmgr.verbs import DryRun, needs, option
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +41,7 @@ def sign(
     ctx: Context,
     accept_gap: Annotated[
         bool,
-        typer.Option(
-            "--accept-gap",
-            help="Record with a signature that missing flips are lost for good, so that envmgr no longer reports them.",
-        ),
+        option("Record with a signature that missing flips are lost for good, so that envmgr no longer reports them."),
     ] = False,
     dry_run: DryRun = False,
 ) -> SignResult:

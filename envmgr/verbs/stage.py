@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal, NoReturn
 
-import typer
-
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.images.node import NodeImage, Wanted, wanted_image
 from envmgr.images.private import run_privately
@@ -23,8 +21,7 @@ from envmgr.steps.opening import to_write
 from envmgr.steps.verb_run import run_verb
 from envmgr.store.image import OTHERS, own_image, read_image
 from envmgr.store.manifest import read_manifest
-from envmgr.verbs import needs
-from envmgr.verbs.options import DryRun, GenerationOption, SomeEntries, ViaOption
+from envmgr.verbs import DryRun, GenerationOption, SomeEntries, ViaOption, needs, option
 from envmgr.wording import duration, size_text
 
 State = Literal["local", "share", "waiting", "other", "none", "failed"]
@@ -114,40 +111,26 @@ def stage(
     ctx: Context,
     entries: SomeEntries = None,
     nodes: Annotated[
-        str | None,
-        typer.Option(
-            "--nodes", help="Node set, such as c[1-3]; by default staging.nodes, else all groups.", metavar="SET"
-        ),
+        str | None, option("Node set, such as c[1-3]; by default staging.nodes, else all groups.", "SET")
     ] = None,
     via: ViaOption = None,
-    status: Annotated[
-        bool, typer.Option("--status", help="Show the images that nodes have: state, bytes and age; change nothing.")
-    ] = False,
+    status: Annotated[bool, option("Show the images that nodes have: state, bytes and age; change nothing.")] = False,
     remove: Annotated[
-        bool,
-        typer.Option("--remove", help="Unmount images on nodes, and remove the copies there; what is in use stays."),
+        bool, option("Unmount images on nodes, and remove the copies there; what is in use stays.")
     ] = False,
     image: Annotated[
-        bool,
-        typer.Option(
-            "--image", help="Make the images, in the prefix, and ask no node; without entries, of images.entries."
-        ),
+        bool, option("Make the images, in the prefix, and ask no node; without entries, of images.entries.")
     ] = False,
-    sync: Annotated[
-        bool, typer.Option("--sync", help="Stage what site.yaml's `staging` says, and remove all else there.")
-    ] = False,
+    sync: Annotated[bool, option("Stage what site.yaml's `staging` says, and remove all else there.")] = False,
     private: Annotated[
-        bool,
-        typer.Option("--private", help="Mount the image of ENTRY on this machine, only for the command behind `--`."),
+        bool, option("Mount the image of ENTRY on this machine, only for the command behind `--`.")
     ] = False,
     everything: Annotated[
-        bool, typer.Option("--all", help="With --image take every published entry, with --remove every image.")
+        bool, option("With --image take every published entry, with --remove every image.", None, "--all")
     ] = False,
     compression: Annotated[
         Literal["zstd", "lz4"] | None,
-        typer.Option(
-            help="Make images with zstd (smaller) or lz4 (read faster); by default the site's images.compression."
-        ),
+        option("Make images with zstd (smaller) or lz4 (read faster); by default the site's images.compression."),
     ] = None,
     generation: GenerationOption = None,
     dry_run: DryRun = False,

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-import typer
-
 from envmgr.errors import InputError
 from envmgr.nodes.sets import expand, fold, resolve_nodes
 from envmgr.probe.model import Way
@@ -23,8 +21,7 @@ from envmgr.steps import Context, choose_published
 from envmgr.steps.opening import to_write
 from envmgr.steps.status import keep_status
 from envmgr.store.node_tests import SeenTest, save_node_tests
-from envmgr.verbs import needs
-from envmgr.verbs.options import DeadlineOption, GenerationOption, SomeEntries
+from envmgr.verbs import DeadlineOption, GenerationOption, SomeEntries, needs, option
 from envmgr.wording import counted
 
 
@@ -84,24 +81,16 @@ def run_tests(
     ctx: Context,
     entries: SomeEntries = None,
     nodes: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SET", help="Run the tests on these nodes, such as c[1-3] or @gpu; by default on this machine."
-        ),
+        str | None, option("Run the tests on these nodes, such as c[1-3] or @gpu; by default on this machine.", "SET")
     ] = None,
     via: Annotated[
         Literal["ssh", "slurm"] | None,
-        typer.Option(help="Run the tests on nodes, by ssh or in Slurm jobs; on all groups unless you give --nodes."),
+        option("Run the tests on nodes, by ssh or in Slurm jobs; on all groups unless you give --nodes."),
     ] = None,
     count: Annotated[
-        int | None,
-        typer.Option(
-            "-N", min=1, metavar="COUNT", help="Run each test once, in one Slurm job on this many of the nodes."
-        ),
+        int | None, option("Run each test once, in one Slurm job on this many of the nodes.", "COUNT", "-N", min=1)
     ] = None,
-    user: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Run the tests on nodes as this user, who must not be root.")
-    ] = None,
+    user: Annotated[str | None, option("Run the tests on nodes as this user, who must not be root.", "NAME")] = None,
     generation: GenerationOption = None,
     deadline: DeadlineOption = None,
 ) -> Result:

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-import typer
-
 from envmgr.errors import InputError
 from envmgr.publish.records import read_specs
 from envmgr.report import Lines, Result, Table
 from envmgr.steps import Context, published_record
-from envmgr.verbs import needs
+from envmgr.verbs import argument, needs
 from envmgr.wording import and_more, counted, one_line
 
 # As modulefiles/usage_note.lua writes it: entry, generation, job, the entry that loaded it, day, node. Journals and syslogs
@@ -77,8 +75,7 @@ class UsageResult(Result):
 def usage(
     ctx: Context,
     files: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="FILE", help="Text of journals or syslogs; without one, standard input."),
+        list[Path] | None, argument("Text of journals or syslogs; without one, standard input.", "FILE")
     ] = None,
 ) -> UsageResult:
     """Count how often entries were loaded, in the text of logs.

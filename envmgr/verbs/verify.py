@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from envmgr.errors import InputError
 from envmgr.steps import Context
 from envmgr.steps.verify import VerifyResult, VerifyWhat, look
-from envmgr.verbs import needs
-from envmgr.verbs.options import DeadlineOption, SomeEntries, ViaOption
+from envmgr.verbs import DeadlineOption, SomeEntries, ViaOption, needs, option
 
 
 @needs("mount")
@@ -18,15 +15,13 @@ def verify(
     ctx: Context,
     entries: SomeEntries = None,
     generation: Annotated[
-        list[int] | None,
-        typer.Option(metavar="NUMBER", help="Verify this generation (may be repeated); by default the current one."),
+        list[int] | None, option("Verify this generation (may be repeated); by default the current one.", "NUMBER")
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Verify every generation and every install of the store.")
+        bool, option("Verify every generation and every install of the store.", None, "--all")
     ] = False,
     nodes: Annotated[
-        str | None,
-        typer.Option(help="Verify on these nodes, such as c[1-3] or @gpu, through their mount.", metavar="SET"),
+        str | None, option("Verify on these nodes, such as c[1-3] or @gpu, through their mount.", "SET")
     ] = None,
     via: ViaOption = None,
     deadline: DeadlineOption = None,

@@ -5,18 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from envmgr.verbs import argument, option
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the environment; its module is user/NAME.")]
+Name = Annotated[str, argument("Name of the environment; its module is user/NAME.", "NAME")]
 Packages = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[PACKAGE]", help="Packages as pip has them, such as einops or scipy>=1.11."),
+    list[str] | None, argument("Packages as pip has them, such as einops or scipy>=1.11.", "[PACKAGE]")
 ]
-Requirements = Annotated[
-    Path | None, typer.Option("--requirements", "-r", metavar="FILE", help="Also take the packages of this file.")
-]
+Requirements = Annotated[Path | None, option("Also take the packages of this file.", "FILE", "--requirements", "-r")]
 Replace = Annotated[
-    list[str] | None,
-    typer.Option("--replace", metavar="PACKAGE", help="Take a copy of your own of this package of the entry."),
+    list[str] | None, option("Take a copy of your own of this package of the entry.", "PACKAGE", "--replace")
 ]
-Jobs = Annotated[int, typer.Option("--jobs", min=0, metavar="N", help="Processes at once; by default one a core.")]
+Jobs = Annotated[int, option("Processes at once; by default one a core.", "N", "--jobs", min=0)]

@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from envmgr.errors import InputError
 from envmgr.people.lock import read_lock
 from envmgr.people.lock_checks import require_sound
@@ -18,8 +16,7 @@ from envmgr.people.solve import solve
 from envmgr.people.wishes import rows_of, wish_of
 from envmgr.steps import Context, published_record
 from envmgr.steps.user import UserResult, ask_for, base_of, changing, explained, make_environment, specs_of
-from envmgr.verbs import needs
-from envmgr.verbs.options import DryRun
+from envmgr.verbs import DryRun, needs, option
 from envmgr.verbs.user import Jobs, Name, Packages, Replace, Requirements
 
 
@@ -28,23 +25,14 @@ def create(
     ctx: Context,
     name: Name,
     packages: Packages = None,
-    on: Annotated[
-        str | None, typer.Option("--on", metavar="ENTRY", help="The published entry, as name/version.")
-    ] = None,
+    on: Annotated[str | None, option("The published entry, as name/version.", "ENTRY")] = None,
     requirements: Requirements = None,
     replace: Replace = None,
     editable: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--editable", metavar="FOLDER", help="Use the Python files of this folder as they are, not locked."
-        ),
+        list[Path] | None, option("Use the Python files of this folder as they are, not locked.", "FOLDER")
     ] = None,
-    from_lock: Annotated[
-        Path | None, typer.Option("--from-lock", metavar="FILE", help="Take exactly the packages of this lock.")
-    ] = None,
-    at: Annotated[
-        Path | None, typer.Option("--at", metavar="FOLDER", help="Put it there, and not below ~/.local/share.")
-    ] = None,
+    from_lock: Annotated[Path | None, option("Take exactly the packages of this lock.", "FILE")] = None,
+    at: Annotated[Path | None, option("Put it there, and not below ~/.local/share.", "FOLDER")] = None,
     jobs: Jobs = 0,
     dry_run: DryRun = False,
 ) -> UserResult:

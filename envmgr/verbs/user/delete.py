@@ -13,8 +13,7 @@ from envmgr.steps import Context
 from envmgr.steps.user import changing, holding
 from envmgr.system.files import explain_os_error, remove_tree
 from envmgr.system.safe_paths import remove_below
-from envmgr.verbs import needs
-from envmgr.verbs.options import DryRun
+from envmgr.verbs import DryRun, needs
 from envmgr.verbs.user import Name
 from envmgr.wording import inodes_text
 

@@ -12,8 +12,7 @@ from envmgr.people.places import user_places
 from envmgr.report import Lines, Result, Verbatim
 from envmgr.steps import Context
 from envmgr.system.files import atomic_write
-from envmgr.verbs import needs
-from envmgr.verbs.options import DryRun, OutputOption
+from envmgr.verbs import DryRun, OutputOption, needs
 from envmgr.verbs.user import Name
 
 

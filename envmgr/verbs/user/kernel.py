@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-import typer
-
 from envmgr.errors import InputError
 from envmgr.people.base import ask_base
 from envmgr.people.environments import require_environment
@@ -16,8 +14,7 @@ from envmgr.people.places import user_places
 from envmgr.report import Lines, Result
 from envmgr.steps import Context, published_record
 from envmgr.steps.user import generation_of
-from envmgr.verbs import needs
-from envmgr.verbs.options import DryRun
+from envmgr.verbs import DryRun, needs, option
 from envmgr.verbs.user import Name
 
 
@@ -42,10 +39,7 @@ class UserKernelResult(Result):
 
 @needs("prefix")
 def kernel(
-    ctx: Context,
-    name: Name,
-    remove: Annotated[bool, typer.Option("--remove", help="Take the kernel away.")] = False,
-    dry_run: DryRun = False,
+    ctx: Context, name: Name, remove: Annotated[bool, option("Take the kernel away.")] = False, dry_run: DryRun = False
 ) -> UserKernelResult:
     """Let Jupyter offer an environment as a kernel."""
     places = user_places(ctx.environ)

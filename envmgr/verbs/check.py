@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from envmgr.backends import all_backends
 from envmgr.catalog.settings import SiteFact
 from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.report import Finding, Lines, Result, Table
 from envmgr.steps import Context
 from envmgr.steps.catalog_check import Accepted, CatalogCheck, check_catalog
-from envmgr.steps.site import site_facts
+from envmgr.steps.site_nodes import NODE_LOOKS, groups_row, transport_row
+from envmgr.steps.site_places import PLACE_LOOKS, build_user_row, catalogs_row, prefix_row
+from envmgr.steps.site_policies import POLICY_LOOKS
+from envmgr.steps.site_upgrade import upgrade_facts
 from envmgr.verbs import SomeEntries, needs
 from envmgr.wording import counted
+
+_ROWS = (prefix_row, build_user_row, groups_row, transport_row, catalogs_row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +73,17 @@ def check(ctx: Context, entries: SomeEntries = None) -> CheckResult:
             raise
         found = CatalogCheck(0, (Finding("catalog", "error", "catalogs", error.message, hint=error.hint),))
     return CheckResult(source, facts, found.checked, found.findings, found.accepted)
+
+
+def site_facts(ctx: Context) -> tuple[SiteFact, ...]:
+    """Return the rows of prefix, build user, groups, transport and catalogs, and each fault of any setting.
+
+    It reads this machine; Slurm and Ansible are asked only if the site names them.
+    """
+    looks = (*_ROWS, *PLACE_LOOKS, *NODE_LOOKS, *POLICY_LOOKS, _backend_faults, upgrade_facts)
+    return tuple(fact for look in looks for fact in look(ctx))
+
+
+def _backend_faults(ctx: Context) -> Iterator[SiteFact]:
+    for backend in all_backends():
+        yield from backend.explain(ctx.site)

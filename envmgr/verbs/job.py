@@ -21,7 +21,6 @@ from envmgr.people.places import user_places
 from envmgr.publish.records import GenerationRecord, published_spec, read_specs
 from envmgr.report import Lines, Result, Verbatim
 from envmgr.steps import Context, published_record, require_published
-from envmgr.steps.job_command import own_environment, read_command
 from envmgr.steps.job_text import (
     OF_THE_SITE,
     JobShape,
@@ -29,6 +28,8 @@ from envmgr.steps.job_text import (
     job_text,
     launch_of,
     loaded_packages,
+    own_environment,
+    read_command,
     sbatch_options,
     with_depends,
 )

@@ -16,6 +16,7 @@ import pytest
 
 from envmgr.system.files import remove_tree
 from tests.helpers.places import ROOT
+from tests.helpers.sandbox import Sandbox
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="what root sees of another user")
 
@@ -24,7 +25,7 @@ NOBODY = pwd.getpwnam("nobody")
 CHECK = """
 import sys; from pathlib import Path; from envmgr.system import users
 sys.executable = sys.argv[2]; users._PACKAGE = Path("/usr")
-from envmgr.cli.run import open_site; from envmgr.steps.site import site_facts
+from envmgr.cli.run import open_site; from envmgr.verbs.check import site_facts
 from envmgr.cli.render import to_data; import json
 ctx = open_site(Path(sys.argv[1]), "mount", "json")
 print(json.dumps(to_data(site_facts(ctx))))
@@ -156,3 +157,22 @@ def test_catalog_below_a_closed_folder_is_no_bug(folder: Path) -> None:
         assert f"the catalog {folder}/closed/more is closed to you" in said, said
         assert (done.returncode, "error[bug]" in said) == (code, False), said
     assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("prefix: [", 2),
+        ("prefix: relative", 2),
+        ("prefix: /x\nnosuch: 1", 2),
+        ("prefix: /x\ngroups: {g: {nodes: 'c[1'}}", 1),
+        ("prefix: /x\nbuild_user: nosuch", 1),
+        ("prefix: /x\npolicies: {group: nosuch}", 1),
+    ],
+)
+def test_site_check_tells_a_site_that_cannot_be_read_from_one_with_faults(
+    sandbox: Sandbox, text: str, code: int
+) -> None:
+    file = sandbox.root / "other.yaml"
+    file.write_text(f"{text}\n")
+    assert sandbox.run("check", "--site", str(file)).code == code

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from envmgr.modules.spec import ModuleSpec
-from envmgr.steps.job_command import JobCommand, own_environment, read_command
-from envmgr.steps.job_text import JobShape, Launch, job_text
+from envmgr.steps.job_text import JobCommand, JobShape, Launch, job_text, own_environment, read_command
 from tools.check_scripts import program
 
 TRAINING = """\

@@ -14,8 +14,8 @@ from envmgr.catalog.settings import SiteFact
 from envmgr.catalog.site import load_site
 from envmgr.report import SilentReporter
 from envmgr.steps import Context
-from envmgr.steps.site import site_facts
 from envmgr.system.run import Runner
+from envmgr.verbs.check import site_facts
 from tests.helpers.places import ROOT
 
 

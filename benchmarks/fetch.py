@@ -1,6 +1,6 @@
 """`envmgr fetch --file` of a carried cache, against `cp` and `sha256sum` of the files that the entry needs.
 
-The other side also starts envmgr and reads the lock once (`envmgr catalog check`), because every run of it does. The cache has
+The other side also starts envmgr and reads the lock once (`envmgr check`), because every run of it does. The cache has
 files of other entries, as one that was carried has: they must cost nothing. The entry of EasyBuild is one whose cache was
 fetched with `--carry`; an envmgr with an EasyBuild of its own must not look through that.
 """
@@ -58,7 +58,7 @@ def _claim(carried: Path, entry: str, fetch: list[str], env: dict[str, str], run
 
     def theirs() -> Took:
         remove_tree(carried / "copy")
-        start = took(envmgr("catalog", "check", entry), env=env)
+        start = took(envmgr("check", entry), env=env)
         copied = took(["sh", "-c", _COPY, "sh", needed, carried / "copy"])
         return Took(start.wall + copied.wall, (start.cpu or 0) + (copied.cpu or 0))
 

@@ -134,7 +134,7 @@ class Bench:
         for rate, nodes, times in ((_FAST, 1, runs), (_FAST, 3, runs), (_SLOW, 1, runs), (_SLOW, 3, 1)):
             yield from self._imports(rate, self.cluster.compute[:nodes], times)
         self._set("tree", self.cluster.compute)
-        self._run("unstage", "--all", "--nodes", "c[1-3]")
+        self._run("stage", "--remove", "--all", "--nodes", "c[1-3]")
         yield self._image("lz4")
         self._run("stage", ENTRY, "--nodes", "c1")
         with self._wire(_FAST):
@@ -166,7 +166,7 @@ class Bench:
 
     def _image(self, compression: str) -> Claim:
         """Make the images, and say how large the payload's is."""
-        done = self._run("image", ENTRY, "--compression", compression, node="fs1")
+        done = self._run("stage", "--image", ENTRY, "--compression", compression, node="fs1")
         self.paths = [f"{self.cluster.prefix}/{row['install']}" for row in done["images"]]
         self.bytes = sum(row["size"] for row in done["images"])
         installs = sum(row["of"] for row in done["images"])

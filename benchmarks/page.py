@@ -12,9 +12,9 @@ from pathlib import Path
 
 from benchmarks.measure import Amount, Claim, Shown
 from envmgr.catalog.site import load_site
-from envmgr.commands.job import example_job
 from envmgr.page.entries import make_catalog
 from envmgr.page.render import render_page
+from envmgr.steps.job_text import example_job
 from envmgr.wording import size_text
 from tests.helpers.page_scene import PageScene
 

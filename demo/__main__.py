@@ -136,7 +136,7 @@ def make_site(session: Session, numpy: str) -> Path:
     session.write("site/site.yaml", CHANNEL.format(folder="../channel"), append=True)
     session.write("site/recipes/pydata/software.yaml", SOFTWARE)
     path = session.write(f"site/recipes/{ENTRY}/recipe.yaml", RECIPE.format(python=PYTHON, numpy=minor(numpy)))
-    said = session.envmgr("site", "check")
+    said = session.envmgr("check")
     session.expect("error" not in said, "the site has no fault")
     return path
 

@@ -9,11 +9,11 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, ClassVar, Literal, Protocol
+from typing import IO, ClassVar, Literal, NamedTuple, Protocol
 
 from envmgr.wording import for_terminal
 
@@ -39,6 +39,23 @@ class Finding:
     between: str = ""
 
 
+class Table(NamedTuple):
+    """Rows of cells, which are shown in columns; `header` is empty, or has a word for each column."""
+
+    rows: Iterable[Sequence[str]]
+    header: Sequence[str] = ()
+
+
+class Verbatim(str):
+    """A text for another program, which is written as it is: with its own line breaks, and no character escaped."""
+
+    __slots__ = ()
+
+
+Lines = Iterator[str | Table]
+"""A result as text for people: lines, tables, and texts that are `Verbatim`."""
+
+
 class Result(Protocol):
     """The result of a verb: frozen data, in JSON under `schema` (`envmgr.<verb>/<version>`). Each result has it as its
     base.
@@ -46,6 +63,9 @@ class Result(Protocol):
 
     __slots__ = ()
     schema: ClassVar[str]
+
+    def lines(self) -> Lines:
+        """Yield the result as text for people."""
 
     @property
     def exit_code(self) -> int:

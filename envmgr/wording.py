@@ -116,6 +116,11 @@ def counted(number: int, plural: str) -> str:
     return f"{number} {singular if number == 1 else plural}".strip()
 
 
+def inodes_text(inodes: int, size: int) -> str:
+    """Return `1234 inodes, 12.3 MB`."""
+    return f"{counted(inodes, 'inodes')}, {size_text(size)}"
+
+
 def utc_now() -> str:
     """Return this moment as records and logs hold it: `2026-11-25T10:58:09Z`."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

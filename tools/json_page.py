@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from envmgr.commands.schema import result_classes
+from envmgr.verbs.schema import result_classes
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "json.md"
 _HEAD = """\

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from envmgr.audit.hints import Hint, Place, add, delete, hint_of, is_vendors, look, of_programs
 from envmgr.audit.table import Steps, Words, fill
-from envmgr.modules.nodesetup import CSH_PROFILE, HOME, PROFILE
+from envmgr.modules.node_paths import CSH_PROFILE, HOME, PROFILE
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Fleet, ProbePart, ShellAccount, ShellContext
 from envmgr.system.shelltext import UNTRACED_END, assign, quote, script_text, untraced

@@ -11,6 +11,7 @@ from envmgr.audit.causes import Trace, Traced, TraceQuestion, Traces
 from envmgr.audit.compare.table_rows import judged, rows_of_table
 from envmgr.audit.grouping import AuditFinding, Caused, Links, Loose, grouped, joined, same_on_nodes
 from envmgr.audit.model import Check, Evidence, Found, Noted, worded
+from envmgr.audit.plan import Unread
 from envmgr.audit.table import ENGINE, UndeclaredFactError
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Fleet, ProbeStage
@@ -18,14 +19,6 @@ from envmgr.probe.shell import looked_key
 
 Judged = Found | Noted
 """A row of a check, once its values are compared."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unread:
-    """The reason why this host has no published generation: a sentence, and `prefix-away` or `no-published-generation`."""
-
-    reference: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ class AuditRequest:
     `contexts` means all of `via`, empty `modules` a sample, and empty `checks` all checks. With `deep`, the nodes hash
     the files of installs. `baseline` is a file that an earlier audit wrote to `save_baseline`; nodes are right if they
     have what they had then. With one of these two, or without `drawn`, samples are the same each day. Times are
-    wall-clock seconds; None means the site's. With `dry_run` no file is written. With `here`, only this host is asked,
+    wall-clock seconds; None means the site's. With `dry_run` no file is written; with `verbose` the result shows all of itself. With `here`, only this host is asked,
     in the shells of the user who asks. With `generation`, the newest candidate, shells ask for that.
     """
 
@@ -42,6 +42,7 @@ class AuditRequest:
     deadline: float | None = None
     drawn: bool = True
     dry_run: bool = False
+    verbose: bool = False
     here: bool = False
     generation: int | None = None
 
@@ -124,3 +125,11 @@ class AuditPlan(ProbePlan):
     def generation(self) -> str:
         """The published generation's folder, empty where nothing is known to be published."""
         return f"{self.prefix}/generations/{self.number:04d}" if self.number is not None else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """The reason why this host has no published generation: a sentence, and `prefix-away` or `no-published-generation`."""
+
+    reference: str
+    text: str

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from envmgr.store.manifest import InstallFacts
+    from envmgr.store.prefix import Install
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,3 +18,14 @@ class BuildJob:
     job: str
     after: tuple[str, ...]
     attached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ensured:
+    """An install that exists. `tree` is its tree digest, `seconds` wall-clock."""
+
+    install: Install
+    built: bool
+    facts: InstallFacts
+    tree: str
+    seconds: float

@@ -68,7 +68,7 @@ def require_own_mounts(work: AgainWork, runner: Runner) -> tuple[str, ...]:
             "again-impossible",
             f"an image of {install.entry} is mounted over it on this host",
             context=str(install.path),
-            hint=f"`envmgr unstage {entry} --nodes {socket.gethostname()}` here, or run it on another host",
+            hint=f"`envmgr stage --remove {entry} --nodes {socket.gethostname()}` here, or run it on another host",
         )
     words, said = with_own_mounts(runner)
     if words is None:

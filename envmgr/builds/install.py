@@ -7,12 +7,12 @@ import socket
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import envmgr
 from envmgr.backends import Built, LoadedLock
+from envmgr.builds import Ensured
 from envmgr.catalog.accept import HIDDEN, named_in
 from envmgr.catalog.gpus import same_effect
 from envmgr.catalog.names import Entry
@@ -34,17 +34,6 @@ from envmgr.system.usernames import own_name
 from envmgr.wording import shortened, utc_now
 
 _ATTRIBUTES = 61.0  # seconds for which a client of NFS caches a folder's attributes. Source: nfs(5), acdirmax
-
-
-@dataclass(frozen=True, slots=True)
-class Ensured:
-    """An install that exists. `tree` is its tree digest, `seconds` wall-clock."""
-
-    install: Install
-    built: bool
-    facts: InstallFacts
-    tree: str
-    seconds: float
 
 
 def ensure_install(

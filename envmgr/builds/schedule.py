@@ -8,7 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from envmgr.backends import LoadedLock
-from envmgr.builds.install import Ensured
+from envmgr.builds import Ensured
 from envmgr.catalog.recipe import Recipe
 from envmgr.errors import Bug, EnvmgrError, Written, failed_ones
 from envmgr.store.prefix import Item

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from envmgr.catalog.gpus import CONSUMER, DATA_CENTRE, FLOORS, SHIPPED, Gpu, GpuFacts, GpuNeeds, is_capability, runs
 from envmgr.catalog.names import numbers, older
-from envmgr.catalog.recipe import Requires
+from envmgr.catalog.recipe_parts import Requires
 from envmgr.catalog.site_file import CPU_ORDER
 from envmgr.system.models import FrozenModel
 

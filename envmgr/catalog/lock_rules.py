@@ -1,4 +1,4 @@
-"""The rules by which a lock is judged, for `lock`, `lock --check`, `catalog check`, `build` and `publish` alike. Pure.
+"""The rules by which a lock is judged, for `lock`, `lock --check`, `check`, `build` and `publish` alike. Pure.
 
 A lock must meet each requirement of its recipe. Whether it has all that its packages need, only a solver says.
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from envmgr.catalog.names import Entry, catalog_of
 from envmgr.errors import EnvmgrError, InputError
+from envmgr.report import Lines
 from envmgr.system.files import canonical_json, sha256_bytes, shipped
 from envmgr.system.invisible import LINES, require_visible
 from envmgr.system.models import require_format
@@ -148,3 +149,14 @@ def diff_packages(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[LockC
     """Return the changes between two `describe` results, sorted by name."""
     changed = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
     return tuple(LockChange(name, old.get(name, ""), new.get(name, "")) for name in changed)
+
+
+def change_lines(changes: Iterable[LockChange]) -> Lines:
+    """Yield changes of packages as text: `+` came, `-` went, `~` is another version."""
+    for change in changes:
+        if not change.old:
+            yield f"  + {change.name} {change.new}"
+        elif not change.new:
+            yield f"  - {change.name} {change.old}"
+        else:
+            yield f"  ~ {change.name} {change.old} -> {change.new}"

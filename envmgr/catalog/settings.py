@@ -1,4 +1,4 @@
-"""A backend's part of the site file, checked by the backend's own model; and the rows of `site check` on a setting."""
+"""A backend's part of the site file, checked by the backend's own model; and the rows of `check` on a setting."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ class _Chosen(_Model):
 
 
 class ImageSettings(_Chosen):
-    """Images of installs (`envmgr image`): made for `entries` after their tests."""
+    """Images of installs (`envmgr stage --image`): made for `entries` after their tests."""
 
     entries: tuple[str, ...] = Field(default=(), description="entries that get images: names, `*` stands for a part")
     compression: Literal["zstd", "lz4"] = Field(default="zstd", description="zstd is smaller, lz4 is read faster")

@@ -1,55 +1,174 @@
-"""The command line: the table of verbs with their help, and the entry point. It imports nothing heavy: verbs import
-what they need.
+"""The command line: the table of verbs with their help, and the entry point.
+
+A verb's module is imported when the verb is typed.
 """
 
 from __future__ import annotations
 
-import copy
+import atexit
 import gc
-import inspect
+import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, cast
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from envmgr import __version__
-from envmgr.cli import apply, build, catalog, completion, images, nodes, parts, people, publish, users
-from envmgr.cli.options import SiteOption
+from envmgr.cli.command import HELP_OPTIONS, as_command
 from envmgr.cli.run import refuse_other_values
+from envmgr.verbs import SiteOption
 
 # Objects between two runs of Python's collector. A start makes some 50,000 that stay; collecting takes a twelfth of it.
 _COLLECTED = 100_000
-_NAME_WIDTH = 14  # of a verb in the list, `catalog check` included
-
-
-class _Listed(NamedTuple):
-    """A verb in the list of `envmgr --help`."""
-
-    group: str
-    function: Callable[..., None]
-    example: str
-
-    @property
-    def text(self) -> str:
-        """The first sentence of its help."""
-        return (inspect.getdoc(self.function) or "").partition("\n")[0]
-
-
 _BEFORE = {"site": "--site", "fmt": "--format"}
 """Options that may stand before the verb, by their names in the functions."""
-_WITHOUT_SITE = ("schema",)
+_WITHOUT_SITE = ("schema", "help")
 """Verbs that look at no site, and are typed by aliases with one."""
-_LISTED: dict[str, _Listed] = {}
-"""The verbs in the order of the help; a verb of two words with both (`site check`)."""
+_PACKAGE = Path(__file__).resolve().parents[1]
+# As `shipped("docs")`, whose module is too much for a help.
+_PAGES = next((each for each in [_PACKAGE / "data/docs"] if each.is_dir()), _PACKAGE.parent / "docs")
+_HELP = "Reproducible software environments for clusters: lock, build, publish as Lmod modules."
+_MORE = "`envmgr help --all` lists all verbs, and `envmgr VERB --help` explains one."
+_EXAMPLE_WIDTH = 36  # in the list of verbs
+
+
+class Row(NamedTuple):
+    """A verb, as the table below has it. `weekly`: the first help lists it."""
+
+    group: str
+    weekly: bool
+    function: str
+    about: str
+    example: str
+    page: str
+
+
+_TABLE = """
+Start
+  init *      | init:init         | Make a site and an empty catalog.                  | init site --prefix /shared/envmgr | quickstart
+  adopt *     | adopt:adopt       | Propose a site.yaml for a cluster.                 | adopt --nodes 'c[1-3]' | any-cluster
+  check *     | check:check       | Check the site, recipes and locks.                 | check python/3.11 | recipe
+  node-setup *| node_setup:node_setup | Let every shell and job find the modules.      | node-setup --nodes 'c[1-3]' | node-setup
+  shell-init  | shell_init:shell_init | Print the lines that make a shell use the prefix.  | shell-init zsh | node-setup
+  completion  | completion:completion | Print the lines that let a shell complete commands. | completion bash | node-setup
+Build
+  list *      | list:list_          | Show all entries with their states, or one.        | list pytorch/2.7-cuda12.9 | gpu
+  new *       | new:new             | Write a recipe for these packages.                 | new pydata/1.0 numpy pandas | recipe
+  copy        | copy:copy           | Copy a shipped recipe into your own catalog.       | copy python/3.11 | verbs
+  import      | import_:import_     | Make a recipe of another tool's file.              | import conda-lock.yml --as plots/1.0 | exchange
+  lock *      | lock:lock           | Resolve recipes exactly, and write their locks.    | lock pydata/1.0 | recipe
+  fetch *     | fetch:fetch         | Download what locks name into the cache.           | fetch python/3.11 | sources
+  build *     | build:build         | Build what locks name, and publish modules.        | build python/3.11 --jobs 4 | tour
+Publish
+  publish *   | publish:publish     | Publish what is built, or take entries out.        | publish pydata/1.0 | verbs
+  promote     | promote:promote     | Make a candidate current, without a new build.     | promote 43 | candidates
+  apply       | apply:apply         | Bring modules to what the catalogs in git say.     | apply --to current | apply
+  report      | report:report       | Show what a change of the catalog would do.        | report --pull-request | apply
+  rollback *  | rollback:rollback   | Make an earlier generation current.                | rollback 12 | prefix
+  history *   | history:history     | List generations: time, user, changes.             | history | verbs
+  diff        | diff:diff           | Show what differs between two generations, or since a job ran. | diff slurm-7.out | jobs
+  page        | page:page           | Show or copy the page of the published software.   | page --output /var/www/software | page
+  export      | export:export       | Write entries, or an entry's lock, as another tool's file. | export pydata/1.0 --to pixi | exchange
+  stage *     | stage:stage         | Mount images of entries on nodes.                  | stage pydata/1.0 --nodes 'c[1-3]' | images
+Use
+  job *       | job:job             | Print a script for sbatch that runs an entry.      | job pydata/1.0 -N 2 -- python a.py | jobs
+  doctor *    | doctor:doctor       | Find what is wrong with your own shells and files. | doctor | users
+  user create * | user.create:create | Make an environment on a published entry.         | user create my --on pydata/1.0 rich | users
+  user list   | user.list:list_     | List your environments, with their state.          | user list | users
+  user show   | user.list:show      | Show the packages of an environment.               | user show my | users
+  user add    | user.change:add        | Add packages to an environment.                    | user add my einops | users
+  user remove | user.change:remove  | Take packages out of an environment.               | user remove my einops | users
+  user update | user.change:update  | Choose the packages of an environment again.       | user update my --rebase | users
+  user kernel | user.kernel:kernel  | Let Jupyter offer an environment as a kernel.      | user kernel my | users
+  user export | user.export:export  | Write the lock of an environment, for a colleague. | user export my --output wheels.lock | users
+  user delete | user.delete:delete  | Delete an environment and its module.              | user delete my | users
+Check
+  test *      | test:run_tests           | Run the tests of published entries, here or on nodes. | test pydata/1.0 --nodes 'c[1-3]' | recipe
+  verify *    | verify:verify       | Compare what is published with what was recorded.  | verify --all | prefix
+  audit *     | audit:audit         | Prove that every node resolves the same modules.   | audit --nodes 'c[1-3]' | audit
+  find        | find:find           | Find the entries that have a package.              | find 'openssl<3.0.15' | find
+  sbom        | sbom:sbom           | Show what an entry is made of, or write it as an SBOM. | sbom pydata/1.0 --format cyclonedx -o pydata.cdx.json | find
+  schema      | schema:schema       | Print the JSON schema of what a verb prints.       | schema audit | json
+Maintain
+  gc *        | gc:gc               | Remove old generations and unused installs.        | gc --dry-run | prefix
+  usage       | usage:usage         | Count how often entries were loaded, in the text of logs. | usage /var/log/envmgr.log | usage
+  sign        | sign:sign           | Sign the current generation again.                 | sign --dry-run | signing
+"""
+"""The verbs in the order of the help: what is typed, with * if the first help lists it, its function below `envmgr.verbs`, the
+first sentence of its help, an example, and the page of docs/ to read.
+"""
+
+
+def _read(table: str) -> Iterator[tuple[str, Row]]:
+    group = ""
+    for line in table.strip().splitlines():
+        name, *rest = (cell.strip() for cell in line.split("|"))
+        if rest:
+            yield name.rstrip(" *"), Row(group, name.endswith("*"), *rest)
+        else:
+            group = name
+
+
+VERBS = dict(_read(_TABLE))
+_HIDDEN = {"_build-item": "envmgr.cli.build_item:build_item", "help": "envmgr.cli.help:list_verbs"}
+_GROUPS = {"user": Row("Use", False, "", "Packages of your own on a published entry.", "user list", "users")}
+
+
+class _Commands(Mapping[str, TyperCommand | TyperGroup]):
+    """The commands of a group of verbs, `""` for the program; each is made when it is asked for."""
+
+    def __init__(self, group: str) -> None:
+        self._start = f"{group} " if group else ""
+        self._names = list(
+            dict.fromkeys(
+                name.removeprefix(self._start).partition(" ")[0] for name in VERBS if name.startswith(self._start)
+            )
+        ) + ([] if group else [*_HIDDEN])
+        self._made: dict[str, TyperCommand | TyperGroup] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __getitem__(self, name: str) -> TyperCommand | TyperGroup:
+        if name not in self._made:
+            if name not in self._names:
+                raise KeyError(name)
+            self._made[name] = self._make(self._start + name)
+        return self._made[name]
+
+    def _make(self, name: str) -> TyperCommand | TyperGroup:
+        if name in _GROUPS:
+            return _group(name, _GROUPS[name])
+        row = VERBS.get(name)
+        module, _, function = (f"envmgr.verbs.{row.function}" if row else _HIDDEN[name]).partition(":")
+        verb = getattr(importlib.import_module(module), function)
+        return as_command(
+            name.rpartition(" ")[2], verb, epilog=_epilog(row) if row else None, hidden=name.startswith("_")
+        )
+
+
+class _Verbs(TyperGroup):
+    """Verbs of two words: the help lists them without an import of any."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - click's signature
+        start = f"{self.name} "
+        with formatter.section("Commands"):
+            formatter.write_dl([(v.removeprefix(start), row.about) for v, row in VERBS.items() if v.startswith(start)])
 
 
 class _Program(TyperGroup):
     """`envmgr`: its help has the verbs in groups, each with an example; a verb also gets the options before it."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands: Any = _Commands("")
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
@@ -71,57 +190,49 @@ class _Program(TyperGroup):
         return name, command, [*rest[:words], *(word for option in given.items() for word in option), *rest[words:]]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - click's signature
-        for group in dict.fromkeys(listed.group for listed in _LISTED.values()):
-            rows = [(name, listed) for name, listed in _LISTED.items() if listed.group == group]
+        for group, rows in grouped(everything=False).items():
             with formatter.section(group):
-                for name, listed in rows:
-                    formatter.write_dl([(name.ljust(_NAME_WIDTH), listed.text), (" " * _NAME_WIDTH, listed.example)])
+                for example, about in rows:  # in one line each, also where a terminal has only 80 columns
+                    formatter.write(f"  {example:{_EXAMPLE_WIDTH}}  {about}\n")
 
 
-def _typer(text: str, cls: type[TyperGroup] | None = None, epilog: str | None = None) -> typer.Typer:
-    return typer.Typer(
-        help=text,
-        epilog=epilog,
-        cls=cls,
-        no_args_is_help=True,
-        add_completion=False,
-        rich_markup_mode=None,  # rich help would import rich for every --help
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
+def grouped(*, everything: bool) -> dict[str, list[tuple[str, str]]]:
+    """Map each group of the help to examples, without the program's name, and what the verbs do."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for row in VERBS.values():
+        if row.weekly or everything:
+            found.setdefault(row.group, []).append((row.example, row.about))
+    return found
 
 
-_PACKAGE = Path(__file__).resolve().parents[1]
-# As `shipped("docs")`, whose module is too much for a help.
-_PAGES = next((each for each in [_PACKAGE / "data/docs"] if each.is_dir()), _PACKAGE.parent / "docs")
-
-
-def _epilog(example: str, page: str) -> str:
+def _epilog(row: Row) -> str:
     # After \b the text is not wrapped: a path would be broken at its hyphens.
-    return f"Example: {example}\n\n\b\nRead more in {_PAGES / page}."
+    return f"Example: envmgr {row.example}\n\n\b\nRead more in {_PAGES / row.page}.md."
 
 
-app = _typer("Reproducible software environments for clusters: lock, build, publish as Lmod modules.", _Program)
-site_app = _typer("Check the site.", epilog=_epilog("envmgr site check", "site.md"))
-catalog_app = _typer("Check the catalog.", epilog=_epilog("envmgr catalog check", "recipe.md"))
-user_app = _typer("Packages of your own on a published entry.", epilog=_epilog("envmgr user list", "users.md"))
-app.add_typer(site_app, name="site")
-app.add_typer(user_app, name="user")
-app.add_typer(catalog_app, name="catalog")
+def _group(name: str, row: Row) -> TyperGroup:
+    found = _Verbs(
+        name=name,
+        help=row.about,
+        epilog=_epilog(row),
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        context_settings=HELP_OPTIONS,
+    )
+    found.commands = cast("Any", _Commands(name))
+    return found
 
 
-def add_verb(name: str, group: str, example: str, page: str) -> Callable[[Callable[..., None]], None]:
-    """Add a verb under `name`. Its help ends with `example`, one command that works, and `page`, a file of docs/.
-
-    Pages are installed with the program.
-    """
-    into = {"site": site_app, "catalog": catalog_app, "user": user_app}.get(name.partition(" ")[0], app)
-
-    def add(function: Callable[..., None]) -> None:
-        _LISTED[name] = _Listed(group, function, example)
-        into.command(name.rpartition(" ")[2], epilog=_epilog(example, page))(function)
-
-    return add
+app = typer.Typer(
+    help=_HELP,
+    epilog=_MORE,
+    cls=_Program,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,  # rich help would import rich for every --help
+    pretty_exceptions_enable=False,
+    context_settings=HELP_OPTIONS,
+)
 
 
 def _show_version(asked: bool) -> None:
@@ -140,93 +251,15 @@ def root(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Reproducible software environments for clusters: lock, build, publish as Lmod modules."""
-
-
-add_verb("init", "Start", "envmgr init site --prefix /shared/envmgr", "quickstart.md")(catalog.init)
-add_verb("adopt", "Start", "envmgr adopt --nodes 'c[1-3]' --output site.yaml", "any-cluster.md")(nodes.adopt)
-add_verb("site check", "Start", "envmgr site check --site site.yaml", "site.md")(catalog.site_check)
-add_verb("node-setup", "Start", "envmgr node-setup --nodes 'c[1-3]' --apply", "node-setup.md")(nodes.node_setup)
-add_verb("shell-init", "Start", "envmgr shell-init zsh", "node-setup.md")(users.shell_init)
-
-add_verb("completion", "Start", "envmgr completion bash", "node-setup.md")(completion.completion_for(app))
-
-add_verb("list", "Build", "envmgr list --format json", "recipe.md")(catalog.list_)
-add_verb("show", "Build", "envmgr show pytorch/2.7-cuda12.9", "gpu.md")(catalog.show)
-add_verb("new", "Build", "envmgr new pydata/1.0 numpy pandas", "recipe.md")(catalog.new)
-add_verb("copy", "Build", "envmgr copy python/3.11", "verbs.md")(catalog.copy)
-add_verb("catalog check", "Build", "envmgr catalog check python/3.11", "recipe.md")(catalog.catalog_check)
-add_verb("import", "Build", "envmgr import conda-lock.yml --as plots/1.0", "exchange.md")(catalog.import_)
-add_verb("lock", "Build", "envmgr lock pydata/1.0 --dry-run", "recipe.md")(build.lock)
-add_verb("fetch", "Build", "envmgr fetch python/3.11", "sources.md")(build.fetch_verb)
-add_verb("build", "Build", "envmgr build python/3.11 --jobs 4", "tour.md")(build.build)
-add_verb("image", "Build", "envmgr image pydata/1.0", "images.md")(images.image)
-app.command("_build-item", hidden=True)(build.build_job)
-
-add_verb("publish", "Publish", "envmgr publish pydata/1.0", "verbs.md")(publish.publish_verb)
-add_verb("promote", "Publish", "envmgr promote 43", "candidates.md")(publish.promote_verb)
-add_verb("apply", "Publish", "envmgr apply --to current", "apply.md")(apply.apply_verb)
-add_verb("report", "Publish", "envmgr report --pull-request", "apply.md")(apply.report)
-add_verb("remove", "Publish", "envmgr remove pydata/1.0", "verbs.md")(publish.remove)
-add_verb("rollback", "Publish", "envmgr rollback 12", "prefix.md")(publish.rollback_verb)
-add_verb("history", "Publish", "envmgr history", "verbs.md")(publish.history)
-add_verb("diff", "Publish", "envmgr diff slurm-7.out", "jobs.md")(publish.diff)
-add_verb("page", "Publish", "envmgr page --output /var/www/software", "page.md")(publish.page)
-add_verb("job", "Publish", "envmgr job pydata/1.0 -N 2 -- python solve.py", "jobs.md")(users.job)
-add_verb("export", "Publish", "envmgr export pydata/1.0 --to pixi", "exchange.md")(users.export)
-add_verb("schema", "Publish", "envmgr schema audit", "json.md")(users.schema)
-
-add_verb("stage", "Publish", "envmgr stage pydata/1.0 --nodes 'c[1-3]'", "images.md")(images.stage)
-add_verb("staged", "Publish", "envmgr staged", "images.md")(images.staged)
-add_verb("unstage", "Publish", "envmgr unstage pydata/1.0", "images.md")(images.unstage)
-
-add_verb("doctor", "Use", "envmgr doctor", "users.md")(people.doctor)
-add_verb("user create", "Use", "envmgr user create mine --on pydata/1.0 seaborn", "users.md")(people.create)
-add_verb("user list", "Use", "envmgr user list", "users.md")(people.list_)
-add_verb("user show", "Use", "envmgr user show mine", "users.md")(people.show)
-add_verb("user add", "Use", "envmgr user add mine einops", "users.md")(people.add)
-add_verb("user remove", "Use", "envmgr user remove mine einops", "users.md")(people.remove)
-add_verb("user update", "Use", "envmgr user update mine --rebase", "users.md")(people.update)
-add_verb("user kernel", "Use", "envmgr user kernel mine", "users.md")(people.kernel)
-add_verb("user export", "Use", "envmgr user export mine --output wheels.lock", "users.md")(people.export)
-add_verb("user delete", "Use", "envmgr user delete mine", "users.md")(people.delete)
-
-add_verb("test", "Check", "envmgr test pydata/1.0 --nodes 'c[1-3]'", "recipe.md")(nodes.test)
-add_verb("verify", "Check", "envmgr verify --all", "prefix.md")(nodes.verify)
-add_verb("audit", "Check", "envmgr audit --nodes 'c[1-3]'", "audit.md")(nodes.audit)
-
-add_verb("find", "Check", "envmgr find 'openssl<3.0.15'", "find.md")(parts.find)
-add_verb("sbom", "Check", "envmgr sbom pydata/1.0 --format cyclonedx -o pydata.cdx.json", "find.md")(parts.sbom)
-
-add_verb("gc", "Maintain", "envmgr gc --dry-run", "prefix.md")(publish.gc)
-add_verb("usage", "Maintain", "envmgr usage /var/log/envmgr.log", "usage.md")(publish.usage)
-add_verb("sign", "Maintain", "envmgr sign --dry-run", "signing.md")(publish.sign_verb)
-
-
-def narrowed(whole: typer.Typer, argv: Sequence[str]) -> typer.Typer:
-    """Return a copy of `whole` that answers `argv`, the words after the program's name, as `whole` would.
-
-    typer reads the parameters of every verb at each start; the copy has only the verb that runs. Where the first word
-    is no verb (an option, or a name that typer compares with all there are), `whole` itself is returned.
-    """
-    words = iter(argv)
-    word = next(words, "--help")
-    while word in _BEFORE.values() or word.startswith(("--site=", "--format=")):
-        word = next(words if "=" in word else islice(words, 1, None), "")
-    found = copy.copy(whole)
-    if word in ("-h", "--help"):
-        found.registered_commands, found.registered_groups = [], []  # the list of verbs has no parameters
-        return found
-    found.registered_commands = [info for info in whole.registered_commands if info.name == word]
-    found.registered_groups = [info for info in whole.registered_groups if info.name == word]
-    return found if found.registered_commands or found.registered_groups else whole
+    pass
 
 
 def main() -> None:
     """Run the verb that the command line names, and exit with its code."""
     gc.set_threshold(_COLLECTED)
+    atexit.register(gc.freeze)  # or Python looks through all objects once more at its end: a fifth of a start
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for plugins costs 10 ms at every start
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open to the end
-    narrowed(app, sys.argv[1:])()
+    app()

@@ -9,21 +9,19 @@ import io
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel
 
-from envmgr.cli.formats import format_names, get_format
+from envmgr.audit.formats import format_names, get_format
 from envmgr.errors import EnvmgrError, ErrorData, Interrupted
+from envmgr.report import Result, Table, Verbatim
 from envmgr.system.files import atomic_write
 from envmgr.wording import for_terminal, masked
-
-if TYPE_CHECKING:
-    from envmgr.cli import VerbAnswer
 
 
 def print_error(error: EnvmgrError, fmt: str) -> None:
@@ -45,14 +43,15 @@ def print_json(schema: str, data: Mapping[str, Any]) -> None:
     sys.stdout.write(text + "\n")
 
 
-def print_answer(answer: VerbAnswer | EnvmgrError, fmt: str) -> None:
+def print_answer(answer: Result | EnvmgrError, fmt: str) -> None:
     """Print what a verb answers, as JSON or as text."""
     if isinstance(answer, EnvmgrError):
         print_error(answer, fmt)
     elif fmt == "json":
-        print_json(answer.result.schema, to_data(answer.result))
+        print_json(answer.schema, to_data(answer))
     else:
-        answer.show()
+        for each in answer.lines():
+            _print(each)
 
 
 def to_data(value: Any) -> Any:
@@ -70,13 +69,18 @@ def to_data(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def out(text: str = "") -> None:
-    """Print one line on stdout."""
-    sys.stdout.write(for_terminal(text) + "\n")
+def _print(part: str | Table) -> None:
+    if isinstance(part, Table):
+        print_table(part)
+    elif isinstance(part, Verbatim):
+        sys.stdout.write(part)
+    else:
+        sys.stdout.write(for_terminal(part) + "\n")
 
 
-def table(rows: Iterable[Sequence[str]], *, header: Sequence[str] = ()) -> None:
+def print_table(table: Table) -> None:
     """Print columns without borders: folded to a terminal's width; elsewhere one line a record, for scripts."""
+    rows, header = table
     materialised = [[for_terminal(cell) for cell in r] for r in rows]
     if not materialised:
         return
@@ -86,10 +90,10 @@ def table(rows: Iterable[Sequence[str]], *, header: Sequence[str] = ()) -> None:
         )
         return
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Table as Grid
     from rich.text import Text
 
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=bool(header), header_style="bold")
+    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=bool(header), header_style="bold")
     for index in range(max(len(header), *(len(r) for r in materialised))):
         grid.add_column(header[index] if index < len(header) else "", overflow="fold")
     for row in materialised:
@@ -103,7 +107,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip()
 
 
-def write_report(answer: VerbAnswer | EnvmgrError, fmt: str, report: Path | None) -> None:
+def write_report(answer: Result | EnvmgrError, fmt: str, report: Path | None) -> None:
     """Write the answer to `report`, atomically and readable by all, or to stdout if `report` is None.
 
     An error is also written to stderr. After an interruption the file stays unchanged: its age shows that.
@@ -140,20 +144,20 @@ def refuse_missing_folder(report: Path | None, option: str = "--output") -> None
         return  # writing says what is wrong there
 
 
-def answer_text(answer: VerbAnswer | EnvmgrError, fmt: str, *, now: float) -> str | None:
+def answer_text(answer: Result | EnvmgrError, fmt: str, *, now: float) -> str | None:
     """Return the whole text of an answer; None where a format has no words for a failure. `now` is epoch seconds."""
-    from envmgr.commands.audit import AuditResult
+    from envmgr.audit.result import AuditResult
 
     if isinstance(answer, EnvmgrError):
         if fmt in format_names():
             return get_format(fmt).error_text(answer, now=now)
         return _printed(answer, fmt) if fmt == "json" else None
-    if fmt in format_names() and isinstance(answer.result, AuditResult):
-        return get_format(fmt).result_text(answer.result)
+    if fmt in format_names() and isinstance(answer, AuditResult):
+        return get_format(fmt).result_text(answer)
     return _printed(answer, fmt)
 
 
-def _printed(answer: VerbAnswer | EnvmgrError, fmt: str) -> str:
+def _printed(answer: Result | EnvmgrError, fmt: str) -> str:
     with redirect_stdout(io.StringIO()) as text:
         print_answer(answer, fmt)
     return text.getvalue()

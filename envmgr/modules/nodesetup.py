@@ -11,36 +11,37 @@ from typing import Literal
 from envmgr.catalog.site import Site
 from envmgr.modules.kernels import KERNELS
 from envmgr.modules.lmod import USUAL_FOLDERS
+from envmgr.modules.node_paths import (
+    CHECK_FLIP,
+    CHECKED,
+    CSH_PROFILE,
+    FISH_COMPLETION,
+    FISH_PROFILE,
+    FLIP_CRON,
+    FLIP_LINK,
+    FLIP_STAMP,
+    FLIP_TIMER,
+    FLIP_UNIT,
+    GPU_FACTS,
+    GPU_LINK,
+    GPU_UNIT,
+    GPUS,
+    HOME,
+    HOOK,
+    IMAGES,
+    IMAGES_LINK,
+    IMAGES_UNIT,
+    PROFILE,
+    PROGRAM,
+    SIGNERS,
+    SLURM_LINE,
+    TASK_PROLOG,
+)
 from envmgr.system.files import sha256_bytes, shipped
 from envmgr.system.modes import as_user, is_systems, opening
 from envmgr.system.shelltext import assign, quote
 
-HOME = "/etc/envmgr/node"
-HOOK = f"{HOME}/lmod"
-PROFILE = "/etc/profile.d/zz-envmgr.sh"  # after Lmod's own lmod.sh, z00_lmod.sh
-CSH_PROFILE = "/etc/profile.d/zz-envmgr.csh"
-FISH_PROFILE = "/etc/fish/conf.d/zz-envmgr.fish"
-FISH_COMPLETION = "/etc/fish/completions/envmgr.fish"
-TASK_PROLOG = f"{HOME}/task-prolog"
-# EasyBuild looks for `lmod` in the output of `type module`, and takes other programs for a fault.
-PROGRAM = f"{HOOK}/bin"
-GPUS = f"{HOME}/gpus"
-GPU_FACTS = "/run/envmgr/gpus"
-GPU_UNIT = "/etc/systemd/system/envmgr-gpus.service"
-GPU_LINK = "/etc/systemd/system/multi-user.target.wants/envmgr-gpus.service"
-IMAGES = f"{HOME}/images"
-IMAGES_UNIT = "/etc/systemd/system/envmgr-images.service"
-IMAGES_LINK = "/etc/systemd/system/multi-user.target.wants/envmgr-images.service"
-SIGNERS = "/etc/envmgr/allowed_signers"
-CHECK_FLIP = f"{HOME}/check-flip"
-CHECKED = "/var/lib/envmgr"
-FLIP_STAMP = f"{CHECKED}/flip"
-FLIP_UNIT = "/etc/systemd/system/envmgr-flip.service"
-FLIP_TIMER = "/etc/systemd/system/envmgr-flip.timer"
-FLIP_LINK = "/etc/systemd/system/timers.target.wants/envmgr-flip.timer"
-FLIP_CRON = "/etc/cron.d/envmgr-flip"
 JUPYTER_LINK = f"/usr/local/share/jupyter/{KERNELS}"  # where each Jupyter looks, whatever its environment
-SLURM_LINE = f"TaskProlog={TASK_PROLOG}"
 BEGIN, END = ">>> envmgr >>>", "<<< envmgr <<<"  # the marks around our lines in a file of the system, after "# "
 
 Action = Literal["apply", "check", "undo", "undo-check"]

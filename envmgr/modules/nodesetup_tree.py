@@ -6,18 +6,8 @@ import json
 from collections.abc import Iterator
 
 from envmgr.catalog.site import Site
-from envmgr.modules.nodesetup import (
-    BEGIN,
-    END,
-    HOME,
-    HOOK,
-    PROGRAM,
-    SLURM_LINE,
-    NodeFile,
-    NodeFiles,
-    NodeLink,
-    install_script,
-)
+from envmgr.modules.node_paths import HOME, HOOK, PROGRAM, SLURM_LINE
+from envmgr.modules.nodesetup import BEGIN, END, NodeFile, NodeFiles, NodeLink, install_script
 
 
 def plain_files(files: NodeFiles, site: Site) -> dict[str, tuple[str, int]]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from envmgr.catalog.fitness import NodeNeeds
 from envmgr.catalog.gpus import GpuNeeds
 from envmgr.catalog.names import sort_key
-from envmgr.catalog.recipe import Deprecated, Requires, SmokeTest
+from envmgr.catalog.recipe_parts import Deprecated, Requires, SmokeTest
 from envmgr.system.models import FrozenModel
 
 SHIMS = "shims"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import Literal
 
-from envmgr.catalog.recipe import Requires
+from envmgr.catalog.recipe_parts import Requires
 from envmgr.system.models import FrozenModel
 
 FORMAT = 1

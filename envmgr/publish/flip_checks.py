@@ -14,7 +14,7 @@ from typing import Literal
 
 from envmgr.catalog.site_file import Signing
 from envmgr.errors import EnvmgrError
-from envmgr.modules.nodesetup import FLIP_STAMP
+from envmgr.modules.node_paths import FLIP_STAMP
 from envmgr.publish import flipfile
 from envmgr.publish.flips import came, known_current, seen_here, why_not_seen
 from envmgr.publish.records import RECORD, complete_numbers

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from envmgr.errors import EnvmgrError
-from envmgr.modules.nodesetup import FLIP_STAMP
+from envmgr.modules.node_paths import FLIP_STAMP
 from envmgr.publish import flipfile
 from envmgr.publish.records import RECORD, complete_numbers, current_number
 from envmgr.publish.signature import Signer, require_allowed

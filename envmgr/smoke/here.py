@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from envmgr.catalog.recipe import SmokeTest
+from envmgr.catalog.recipe_parts import SmokeTest
 from envmgr.errors import CommandError, EnvmgrError, Failed, signal_text
 from envmgr.modules.lmod import Lmod
 from envmgr.modules.spec import ModuleSpec

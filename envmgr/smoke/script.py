@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from envmgr.catalog.recipe import SmokeTest
+from envmgr.catalog.recipe_parts import SmokeTest
 from envmgr.modules.lmod import Lmod
 from envmgr.modules.spec import ModuleSpec
 from envmgr.nodes.envelope import Reply

@@ -59,6 +59,16 @@ def require_mounted(site: Site) -> None:
         raise sign
 
 
+def sees_prefix(site: Site) -> bool:
+    """Return whether this host sees the prefix."""
+    try:
+        require_answer(site.prefix)
+        require_mounted(site)
+    except EnvmgrError:
+        return False
+    return True
+
+
 def why_not_mounted(site: Site) -> str:
     """Return why the prefix is not mounted here, in one line, or an empty text."""
     return next((f"{error.message}: {error.context[0]}" for error in _not_mounted(site)), "")

@@ -82,7 +82,7 @@ def read_image(install: Install) -> ImageRecord | None:
             "image-record-damaged",
             f"{path} cannot be read",
             context=why_unreadable(error),
-            hint=f"remove it, then `envmgr image {install.entry}`",
+            hint=f"remove it, then `envmgr stage --image {install.entry}`",
         ) from None
 
 

@@ -29,7 +29,7 @@ from envmgr.system.processes import (
     write_some,
 )
 from envmgr.system.shelltext import script_text
-from envmgr.system.users import Account
+from envmgr.system.usernames import Account
 
 
 @dataclass(frozen=True, slots=True)

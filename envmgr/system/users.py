@@ -11,39 +11,15 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import explain_os_error
 from envmgr.system.safe_paths import give_folder
+from envmgr.system.usernames import Account as Account  # noqa: PLC0414 - who asks for accounts gets their class here, too
 from envmgr.system.usernames import user_name
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """A user of this machine. `gid` is the primary group, `shell` the one of logins."""
-
-    name: str
-    uid: int
-    gid: int
-    home: str
-    shell: str = ""
-
-    def groups(self) -> tuple[int, ...]:
-        """Return all groups, as the machine knows them now."""
-        return tuple(os.getgrouplist(self.name, self.gid))
-
-    def of_a_child(self) -> dict[str, Any]:
-        """Return the arguments of `subprocess.Popen` for a process of this user."""
-        return {"user": self.uid, "group": self.gid, "extra_groups": self.groups()}
-
-    def variables(self) -> dict[str, str]:
-        """Return the variables that a login sets only for the user."""
-        return {"HOME": self.home, "USER": self.name, "LOGNAME": self.name}
 
 
 def find_account(name: str) -> Account | None:

@@ -62,7 +62,7 @@ def indexes_of(site: Site) -> dict[str, Index]:
 
 
 def explain_indexes(site: Site) -> Iterator[SiteFact]:
-    """Yield the folders of indexes that cannot be read, for `site check`."""
+    """Yield the folders of indexes that cannot be read, for `check`."""
     for name, index in sorted(indexes_of(site).items()):
         yield from mirror_faults(f"backends.wheels.indexes.{name}", [*filter(None, [index.url]), *index.mirrors])
 

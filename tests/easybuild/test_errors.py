@@ -37,7 +37,7 @@ def test_faults_of_a_recipe_s_input_are_all_told(workshop: Workshop) -> None:
     assert error_of(done, workshop) == "\n  ".join(
         ["error[recipe-invalid]: the easybuild input of toy/1.0 has faults", "entry toy/1.0", *faults]
     )
-    checked = workshop.run("catalog", "check")
+    checked = workshop.run("check")
     assert checked.code == 1
     lines = [line for line in plain(checked.stdout, workshop).splitlines() if ": toy/1.0" in line]
     errors = [line for line in lines if line.startswith("error")]
@@ -47,7 +47,7 @@ def test_faults_of_a_recipe_s_input_are_all_told(workshop: Workshop) -> None:
 
 def test_path_for_a_file_name_among_unhashed_sources(workshop: Workshop) -> None:
     workshop.entry("toy/1.0", "toy-1.0.eb", input={"unhashed": {"a/b.tar.gz": "trusted"}})
-    done = workshop.run("catalog", "check")
+    done = workshop.run("check")
     assert "input.unhashed.a/b.tar.gz: is a path, not a file name" in done.stdout
     assert done.code == 1
 
@@ -521,7 +521,7 @@ def test_digest_that_collides(workshop: Workshop) -> None:
     digest = json.loads(text)["digest"]
     manifest.chmod(0o644)
     manifest.write_text(text.replace(digest, digest[:8] + "0" * 56))
-    workshop.ok("remove", "toy/1.0")
+    workshop.ok("publish", "--remove", "toy/1.0")
     done = workshop.run("build", "toy/1.0")
     assert done.code == 3
     assert error_of(done, workshop) == (

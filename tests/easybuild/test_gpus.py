@@ -120,7 +120,7 @@ def test_closure_that_asks_is_refused_without_built_with_and_stale_after_another
             '`cuda_compute_capabilities: ["7.5", "8.6"]` under `input` of the recipe'
         ),
     ]
-    for verb in (("lock", "--check"), ("catalog", "check"), ("show",), ("list",)):
+    for verb in (("lock", "--check"), ("check",), ("list", "toy/1.0"), ("list",)):
         assert told in box.run(*verb, *(() if verb == ("list",) else ("gputoy/1.0",))).stdout, verb
     box.ok("lock", "gputoy/1.0", "toy/1.0")
     assert (box.root / "recipes/toy/1.0" / LOCK_NAME).read_text() == before
@@ -196,7 +196,7 @@ def test_recipes_and_sites_say_them_as_easybuild_takes_them(box: Workshop) -> No
     assert 'input.cuda_compute_capabilities: must be a list of texts in quotes, such as ["7.5", "8.6"]' in told
     assert "input.amdgcn_capabilities: `90a` is not an architecture of AMD's GPUs such as gfx90a" in told
     say(box, cuda_compute_capabilities=["9.0+PTX"])
-    site = box.run("site", "check")
+    site = box.run("check")
     assert (
         "backends.easybuild.cuda_compute_capabilities: `9.0+PTX`: EasyBuild takes capabilities without +PTX"
         in site.stderr

@@ -43,8 +43,8 @@ def test_path_of_a_build_that_is_in_its_files_is_named(workshop: Workshop) -> No
         in done.stderr
     )
     note = f"not reproducible: store/{below} was built in {place}"
-    assert workshop.ok("show", "toy/1.0", "--format", "json").data["notes"] == [note]
-    assert f"published, {note}\n" in workshop.ok("show", "toy/1.0").stdout
+    assert workshop.ok("list", "toy/1.0", "--format", "json").data["notes"] == [note]
+    assert f"published, {note}\n" in workshop.ok("list", "toy/1.0").stdout
     line = f"not reproducible: store/{below}: built in {place}: elsewhere, or by another user, its files may differ\n"
     assert line in workshop.ok("verify").stdout
     assert workshop.ok("verify", "--format", "json").data["made_at"] == {f"store/{below}": [place]}

@@ -147,7 +147,7 @@ def test_anaconda_by_its_easyblock_with_environments_of_users_own(workshop: Work
     assert "as before" in said.stdout, said.stdout + said.stderr
     assert workshop.ok("verify", entry, "--format", "json").data["findings"] == []
     # Users' environments are made of `pkgs`, and of what no record names: `conda create --clone` copies that.
-    root = Path(workshop.ok("show", entry, "--format", "json").data["install"])
+    root = Path(workshop.ok("list", entry, "--format", "json").data["install"])
     mark = "lib/python3.11/EXTERNALLY-MANAGED"
     assert [str(path.relative_to(root)) for path in root.rglob("EXTERNALLY-MANAGED")] == [mark]
     assert mark in json.loads((root / "conda-meta/python-3.11.5-0.json").read_text())["files"]

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from envmgr.modules.nodesetup import SLURM_LINE
+from envmgr.modules.node_paths import SLURM_LINE
 from tests.helpers.cluster import Cluster
 from tests.helpers.cluster.cluster import Share
 from tests.helpers.done import Done

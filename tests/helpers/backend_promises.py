@@ -59,7 +59,7 @@ def input_is_checked(scene: Scene) -> None:
     recipe = json.loads(path.read_text())
     recipe["input"]["nonsense"] = 1
     path.write_text(json.dumps(recipe))
-    done = box.run("catalog", "check", ENTRY, "--format", "json")
+    done = box.run("check", ENTRY, "--format", "json")
     errors = [f["found"] for f in done.data["findings"] if f["severity"] == "error"]
     assert (done.code, errors) == (1, [f"{path}: input.nonsense: unknown field"])
     told = box.run("lock", ENTRY)
@@ -109,7 +109,7 @@ def fetched_is_built_without_a_network(scene: Scene) -> None:
     assert box.leftovers() == []
     box.policies |= {"keep_days": 0, "keep_generations": 1}
     box.write_site()
-    box.ok("remove", ENTRY)
+    box.ok("publish", "--remove", ENTRY)
     (gone,) = box.ok("gc", "--format", "json").data["installs"]
     assert gone.startswith("store/")
     assert list(box.prefix.glob("store/*/*")) == []
@@ -141,7 +141,7 @@ def parts_of_an_install_are_known_without_its_lock(scene: Scene) -> None:
     """By its manifest only: the lock beside the recipe may be another one by now. Names, versions and sums are the lock's."""
     box = scene.box
     box.ok("lock", ENTRY)
-    packages = box.ok("show", ENTRY, "--format", "json").data["packages"]
+    packages = box.ok("list", ENTRY, "--format", "json").data["packages"]
     box.ok("build", ENTRY)
     texts = _texts(box)
     for path in texts:
@@ -179,7 +179,7 @@ def _texts(box: Sandbox) -> dict[Path, bytes]:
 
 
 def _digest(box: Sandbox) -> str:
-    digest = box.ok("show", ENTRY, "--format", "json").data["digest"]
+    digest = box.ok("list", ENTRY, "--format", "json").data["digest"]
     assert isinstance(digest, str)
     return digest
 

@@ -7,11 +7,11 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from envmgr.commands import Context
-from envmgr.commands.shell_init import shell_lines
 from envmgr.modules.lmod import Lmod
 from envmgr.report import SilentReporter
+from envmgr.steps import Context
 from envmgr.system.run import Runner
+from envmgr.verbs.shell_init import shell_init
 from tests.helpers.lmod_shell import LMOD, make_tree, spec
 from tests.helpers.node_scene import Scene
 
@@ -74,7 +74,7 @@ class Collections(Scene):
 
     def _lines(self, shell: str) -> str:
         context = Context(self.site, Runner(), SilentReporter(), {"LMOD_PKG": str(self.lmod.package)})
-        return shell_lines(context, shell).text
+        return shell_init(context, shell).text
 
 
 _SHOW = 'echo "${LOADEDMODULES:--}"; echo "${ENVMGR_GENERATION:--}"; echo "${MODULEPATH:--}"'

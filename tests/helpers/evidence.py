@@ -19,7 +19,7 @@ from envmgr.audit.model import Check, Drift, Evidence, audit_parts, check_of
 from envmgr.audit.plan import AuditPlan, AuditRequest, ExpectedInstall, PublishedGeneration
 from envmgr.audit.table import Declared, Table, UndeclaredFactError, Words
 from envmgr.catalog.fitness import gpu_needs
-from envmgr.catalog.recipe import Requires
+from envmgr.catalog.recipe_parts import Requires
 from envmgr.catalog.site import Site, _resolve
 from envmgr.catalog.site_file import SiteFile
 from envmgr.modules.spec import ModuleSpec

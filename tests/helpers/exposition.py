@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
-from envmgr.cli import VerbAnswer, answer_with, render
-from envmgr.cli.text.nodes import show_audit, show_explain
-from envmgr.commands.audit import AuditResult, ExplainResult, WayAnswers
-from envmgr.errors import EnvmgrError
+from envmgr.audit.result import AuditResult, WayAnswers
+from envmgr.cli.render import answer_text
 
 WELL = AuditResult(
     generation=12,
@@ -26,21 +23,6 @@ WELL = AuditResult(
     finished=1_700_000_000.1239,
     seconds=2.5,
 )
-
-
-def _given(answer: AuditResult | ExplainResult | EnvmgrError) -> VerbAnswer | EnvmgrError:
-    """As the verb gives it."""
-    if isinstance(answer, AuditResult):
-        return answer_with(answer, show_audit)
-    return answer_with(answer, show_explain) if isinstance(answer, ExplainResult) else answer
-
-
-def write_report(answer: AuditResult | ExplainResult | EnvmgrError, fmt: str, report: Path | None) -> None:
-    render.write_report(_given(answer), fmt, report)
-
-
-def answer_text(answer: AuditResult | ExplainResult | EnvmgrError, fmt: str, *, now: float) -> str | None:
-    return render.answer_text(_given(answer), fmt, now=now)
 
 
 def text(answer: Any, fmt: str, now: float = 0) -> str:

@@ -72,7 +72,7 @@ def play(folder: Path, entries: Sequence[ModuleSpec], commands: Sequence[str]) -
 
 def faults(entries: Sequence[ModuleSpec], steps: Sequence[Step]) -> Iterator[str]:
     """What must never be, whatever the recipes say: two members of a family, or a load that does not come to an end; and where
-    `catalog check` has nothing against the entries, an entry that does not come with all that it depends on.
+    `check` has nothing against the entries, an entry that does not come with all that it depends on.
     """
     members = {e.entry: member_of(e) for e in entries}
     families = find_families(members)

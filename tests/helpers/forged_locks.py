@@ -28,7 +28,7 @@ def forge_conda(folder: Path, change: Callable[[CondaLock], CondaLock]) -> None:
 def refused_everywhere(box: Sandbox, told: str) -> None:
     checked = box.run("lock", "--check", ENTRY)
     assert (checked.code, told in checked.stdout) == (1, True), checked.stdout + checked.stderr
-    found = box.run("catalog", "check", ENTRY)
+    found = box.run("check", ENTRY)
     assert (found.code, told in found.stdout) == (1, True), found.stdout + found.stderr
     built = box.run("build", ENTRY)
     assert (built.code, told in built.stderr) == (2, True), built.stdout + built.stderr

@@ -40,10 +40,10 @@ class Images:
         return rows_of(self.run("stage", ENTRY, "--nodes", nodes, "--format", "json", *argv, code=code))
 
     def staged(self) -> dict[str, tuple[str, str]]:
-        return rows_of(self.run("staged", "--format", "json"))
+        return rows_of(self.run("stage", "--status", "--format", "json"))
 
     def unstage(self, code: int = 0) -> Done:
-        return self.run("unstage", "--all", "--format", "json", code=code)
+        return self.run("stage", "--remove", "--all", "--format", "json", code=code)
 
     def source(self, node: str) -> str:
         """The file that the loop device reads which is mounted over the install; empty where nothing is."""
@@ -80,7 +80,7 @@ def rows_of(done: Done) -> dict[str, tuple[str, str]]:
 def made(audited: Audited) -> Iterator[Images]:
     # Over the network: what the file server does itself its clients may see late.
     made = Images(audited)
-    made.run("image", ENTRY)
+    made.run("stage", "--image", ENTRY)
     yield made
     do(audited.cluster, "login", f"rm -r {audited.cluster.prefix}/images")
 

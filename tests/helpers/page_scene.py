@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from envmgr.catalog.gpus import GpuNeeds
-from envmgr.catalog.recipe import Deprecated, Requires, SmokeTest
+from envmgr.catalog.recipe_parts import Deprecated, Requires, SmokeTest
 from envmgr.modules.spec import ModuleSpec
 from envmgr.page.entries import make_catalog
 from envmgr.page.model import Catalog

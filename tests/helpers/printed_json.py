@@ -7,7 +7,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from envmgr.commands.schema import schema_of
+from envmgr.verbs.schema import schema_of
 
 
 def faults(printed: dict[str, Any]) -> list[str]:

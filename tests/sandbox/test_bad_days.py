@@ -434,7 +434,7 @@ def test_builds_of_many_entries_at_once_end_in_one_generation_with_all(box: Sand
 def test_publish_and_remove_at_once(box: Sandbox) -> None:
     first = box.start("build", "tested/1.0")
     wait_for((box.root / "testing").exists, what="the smoke test")
-    box.ok("remove", "kept/1.0")
+    box.ok("publish", "--remove", "kept/1.0")
     assert entries(box) == {}
     assert box.current() == 3
     kill(first)
@@ -508,7 +508,7 @@ def test_damaged_current_is_told_and_a_rollback_mends_it(box: Sandbox, damage: s
     expected = {"a file": "is not a link\n  it is a file", "a folder": "is not a link\n  it is a folder"}.get(
         damage, f"names no complete generation\n  it points to {target}"
     )
-    for argv in (["build", "tested/1.0"], ["list"], ["gc"], ["remove", "kept/1.0"], ["rollback"]):
+    for argv in (["build", "tested/1.0"], ["list"], ["gc"], ["publish", "--remove", "kept/1.0"], ["rollback"]):
         done = box.run(*argv)
         assert done.code == 3, done.stderr
         text = plain(done.stderr[done.stderr.index("error[") :], box)

@@ -155,7 +155,7 @@ def test_each_generation_is_one_consistent_whole(sandbox: Sandbox) -> None:
     build(sandbox, "hello/1.0", HELLO, default=True)
     build(sandbox, "hello/1.1", HELLO)
     build(sandbox, "other/1.0", ["shared"], hidden=True)
-    sandbox.ok("remove", "hello/1.1")
+    sandbox.ok("publish", "--remove", "hello/1.1")
     for number in range(1, 5):
         found = check_generation(sandbox, sandbox.prefix / f"generations/{number:04d}")
         assert found["parent"] == (number - 1 or None)
@@ -184,7 +184,7 @@ def test_link_current_always_leads_to_a_complete_generation(sandbox: Sandbox) ->
             reader.start()
         rounds = 0
         while rounds < 2 or (looks <= 50 and time.monotonic() < end):
-            sandbox.ok("remove", "other/1.0")
+            sandbox.ok("publish", "--remove", "other/1.0")
             sandbox.ok("publish", "other/1.0")
             sandbox.ok("rollback")
             sandbox.ok("rollback", str(max(numbers(sandbox))))
@@ -215,7 +215,7 @@ def test_numbers_are_never_used_again(sandbox: Sandbox) -> None:
     gone = sandbox.ok("gc", "--format", "json").data
     assert gone["generations"] == [1, 3]
     assert numbers(sandbox) == [1, 2, 3, 4]  # the folders keep them taken
-    sandbox.ok("remove", "more/1.0")
+    sandbox.ok("publish", "--remove", "more/1.0")
     assert sandbox.current() == 5
     assert sandbox.run("rollback", "3").code == 3
 

@@ -35,7 +35,7 @@ UNLOCKED = ("pytorch-ngc/24.08", "tensorflow-ngc/24.08")
 
 def test_catalog_check_finds_nothing_in_the_shipped_catalog(box: Sandbox) -> None:
     """But for the images of a registry that was out of reach."""
-    done = box.ok("catalog", "check", "--format", "json")
+    done = box.ok("check", "--format", "json")
 
     assert {(row["check"], row["where"]) for row in done.data["findings"]} == {("lock", name) for name in UNLOCKED}
     assert {row["hint"] for row in done.data["findings"]} == {

@@ -83,7 +83,7 @@ def test_pages_that_the_help_and_messages_name_are_installed(installed: Path, tm
         )
         return done.stdout + done.stderr
 
-    for argv in ("build", "--help"), ("site", "--help"), ("site", "check", "--help"), ("sign",):
+    for argv in ("build", "--help"), ("site", "--help"), ("check", "--help"), ("sign",):
         pages = re.findall(r"/\S+\.md", said(*argv))
         assert pages, argv
         for page in pages:
@@ -182,7 +182,7 @@ def test_wheel_holds_the_shell_and_lua_files_of_modules_byte_for_byte(installed:
         "audit/checks/mount.prefix.sh",
         "audit/checks/mount.yaml",
         "audit/shell/shared_shell.lmod_config.lua",
-        "commands/shell_init.csh",
+        "steps/shell_init.csh",
     } <= texts
     for name in texts:
         assert (installed / "envmgr" / name).read_bytes() == (source / "envmgr" / name).read_bytes()

@@ -162,7 +162,7 @@ def test_tree_that_this_spack_installed_is_imported_and_published(box: Sandbox) 
     said = box.shell("module load bzip2/1.0.8 && command -v bzip2 && echo hello | bzip2 | bzip2 -d").stdout.splitlines()
     assert said[0].startswith(f"{tree}/bzip2/1.0.8-")
     assert said[1] == "hello"
-    assert box.ok("catalog", "check", *entries).code == 0
+    assert box.ok("check", *entries).code == 0
     # Spack's own environment of a package that runs with others.
     path = box.root / "recipes/py-six/1.16.0/recipe.yaml"
     data = yaml.safe_load(path.read_text())
@@ -180,6 +180,6 @@ def test_tree_that_this_spack_installed_is_imported_and_published(box: Sandbox) 
     found = box.run("verify", "--format", "json")
     assert (found.code, [f["where"] for f in found.data["findings"]]) == (1, ["bzip2/1.0.8"])
     spack(folder, "uninstall", "--yes-to-all", "--force", "bzip2")
-    gone = box.run("catalog", "check", "bzip2/1.0.8")
+    gone = box.run("check", "bzip2/1.0.8")
     assert (gone.code, "is not" in gone.stdout) == (1, True), gone.stdout
     assert "error[spack-differs]: " in box.run("lock", "bzip2/1.0.8").stderr

@@ -26,13 +26,13 @@ from tests.helpers.waiting import DEADLINE
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("copy")
     assert copy_with(
-        folder, "envmgr/audit/checks/kernel.", "envmgr/cli/formats/tsv.", "envmgr/commands/export/words."
+        folder, "envmgr/audit/checks/kernel.", "envmgr/audit/formats/tsv.", "envmgr/steps/export/words."
     ) == [
         "envmgr/audit/checks/kernel.node.sh",
         "envmgr/audit/checks/kernel.py",
         "envmgr/audit/checks/kernel.yaml",
-        "envmgr/cli/formats/tsv.py",
-        "envmgr/commands/export/words.py",
+        "envmgr/audit/formats/tsv.py",
+        "envmgr/steps/export/words.py",
     ]
     return folder
 
@@ -115,7 +115,7 @@ def test_new_tool_is_among_those_that_are_known_and_writes_its_file(copy: Path) 
         "error[unknown-exchange]: nothing is written for `wrods`\n\nhint: did you mean words?\n"
     )
     code = (
-        "from envmgr.commands.export import Cluster, get_exporter\n"
+        "from envmgr.steps.export import Cluster, get_exporter\n"
         "print(repr(get_exporter('words').cluster_text(Cluster('lab', '/sw', 1, (), (), ()))))"
     )
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(copy)}
@@ -127,7 +127,7 @@ def test_new_tool_is_among_those_that_are_known_and_writes_its_file(copy: Path) 
 
 def test_new_files_pass_the_projects_own_checks(copy: Path) -> None:
     programs = Path(sys.executable).parent
-    names = ("audit/checks/kernel.py", "commands/export/words.py", "cli/formats/tsv.py")
+    names = ("audit/checks/kernel.py", "steps/export/words.py", "audit/formats/tsv.py")
     added = [copy / "envmgr" / name for name in names]
     for argv in (
         ["ruff", "check", "--config", ROOT / "pyproject.toml", *added],

@@ -15,7 +15,8 @@ from envmgr.backends.existing.models import ExistingInput
 from envmgr.backends.spack.models import SpackInput, SpackSettings
 from envmgr.backends.wheels.input import Patch, WheelsInput
 from envmgr.catalog.environment import Environment, ShellText
-from envmgr.catalog.recipe import Deprecated, Recipe, Requires, SmokeTest, Software
+from envmgr.catalog.recipe import Recipe, Software
+from envmgr.catalog.recipe_parts import Deprecated, Requires, SmokeTest
 from envmgr.catalog.site_file import (
     Audit,
     ImageSettings,
@@ -258,10 +259,7 @@ def test_page_of_the_json_is_what_the_code_says() -> None:
 
 
 def test_page_of_the_verbs_has_each_with_its_page() -> None:
-    groups = (app.app, app.site_app, app.catalog_app, app.user_app)
-    infos = [info for group in groups for info in group.registered_commands]
-    pages = {info.callback: str(info.epilog).rpartition("docs/")[2].rstrip(".") for info in infos}
-    rows = [(name, each.text, pages[each.function]) for name, each in app._LISTED.items()]
+    rows = [(name, row.about, f"{row.page}.md") for name, row in app.VERBS.items()]
     text = (DOCS / "verbs.md").read_text("utf-8")
     assert re.findall(r"^\| `([a-z -]+)` \| (.*) \| \[([a-z-]+\.md)\]", text, re.MULTILINE) == rows
     assert all((DOCS / page).is_file() for _, _, page in rows)

@@ -64,7 +64,7 @@ def test_small_cluster_policies_are_what_the_comments_say(site: Site) -> None:
 
 def test_site_check_of_the_small_cluster_finds_only_what_this_machine_lacks(copy: Path) -> None:
     """The user, the mounts: they are the cluster's. Everything else is fine anywhere."""
-    argv = [sys.executable, "-m", "envmgr", "site", "check", "--site", str(copy), "--format", "json"]
+    argv = [sys.executable, "-m", "envmgr", "check", "--site", str(copy), "--format", "json"]
     keep = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ}
     done = subprocess.run(argv, capture_output=True, text=True, check=False, env=keep)
     result = json.loads(done.stdout)

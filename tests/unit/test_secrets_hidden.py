@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from typing import ClassVar
 
 import pytest
 
-from envmgr.cli.render import out, print_error, print_json, table
+from envmgr.cli.render import print_answer, print_error, print_json
 from envmgr.errors import EnvmgrError
+from envmgr.report import Lines, Result, Table
 from envmgr.wording import for_terminal, masked
+
+
+@dataclass(frozen=True, slots=True)
+class Said(Result):
+    schema: ClassVar[str] = "envmgr.said/1"
+    text: str
+
+    def lines(self) -> Lines:
+        yield self.text
+        yield Table([[self.text.replace("\n", ""), "x"]])
 
 
 @pytest.mark.parametrize(
@@ -46,8 +59,7 @@ def test_secrets_of_urls_are_masked(text: str, told: str) -> None:
 )
 def test_control_characters_do_not_reach_a_terminal(text: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert for_terminal(text) == told
-    out(text)
-    table([[text.replace("\n", ""), "x"]])
+    print_answer(Said(text), "table")
     print_error(EnvmgrError("some-fault", text, context=[text], hint=text), "table")
     print_error(EnvmgrError("some-fault", text, context=[text]), "json")
     print_json("envmgr.some/1", {"text": text})

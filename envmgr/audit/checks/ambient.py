@@ -31,7 +31,7 @@ from envmgr.audit.model import AskedShell, Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.modulepath import elements
 from envmgr.audit.table import short
-from envmgr.modules.nodesetup import PROGRAM
+from envmgr.modules.node_paths import PROGRAM
 from envmgr.probe.model import Facts
 from envmgr.report import Severity
 from envmgr.system.shelltext import assign, script_text

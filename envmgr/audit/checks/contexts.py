@@ -34,7 +34,7 @@ from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.modulepath import beside_generation, generations_in_path, module_commands, path_in_other_shells
 from envmgr.audit.shell.shared_shell import shared
 from envmgr.audit.table import Steps, fields_of, short
-from envmgr.modules.nodesetup import SLURM_LINE
+from envmgr.modules.node_paths import SLURM_LINE
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, ShellContext
 from envmgr.probe.shell import NO_USER, NO_USER_HINT

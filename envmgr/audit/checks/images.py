@@ -141,7 +141,7 @@ def _again(evidence: Evidence, path: str, nodes: Sequence[str]) -> str:
     entries = [] if record is None else sorted(n for n, each in record.entries.items() if relative in each.paths)
     what = entries[0] if entries else "--all"
     on = f"--nodes {quote(fold(nodes))}"
-    return f"envmgr unstage {what} {on}" + (f" && envmgr stage {what} {on}" if entries else "")
+    return f"envmgr stage --remove {what} {on}" + (f" && envmgr stage {what} {on}" if entries else "")
 
 
 CHECK = Check(judge=judge, probe=probe, ask_controller=ask_controller, wants=frozenset({"published"}))

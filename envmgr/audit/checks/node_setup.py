@@ -18,7 +18,8 @@ from __future__ import annotations
 from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.catalog.site import Site
-from envmgr.modules.nodesetup import BEGIN, END, FISH_COMPLETION, HOME, SIGNERS, NodeFile, NodeFiles, node_files
+from envmgr.modules.node_paths import FISH_COMPLETION, HOME, SIGNERS
+from envmgr.modules.nodesetup import BEGIN, END, NodeFile, NodeFiles, node_files
 from envmgr.report import Severity
 from envmgr.system.files import sha256_bytes
 from envmgr.system.shelltext import assign, quote, script_text

@@ -14,7 +14,8 @@ from __future__ import annotations
 from envmgr.audit.model import AskedShell, Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.table import short
-from envmgr.modules.nodesetup import HOOK, hook_digest, hook_names
+from envmgr.modules.node_paths import HOOK
+from envmgr.modules.nodesetup import hook_digest, hook_names
 from envmgr.system.modes import as_user
 from envmgr.system.shelltext import assign, quote, script_text
 

@@ -18,7 +18,7 @@ from envmgr.audit.controller import Controller
 from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.errors import EnvmgrError
-from envmgr.modules.nodesetup import CHECK_FLIP, SIGNERS
+from envmgr.modules.node_paths import CHECK_FLIP, SIGNERS
 from envmgr.probe.model import Fleet, ProbePart
 from envmgr.probe.prefix import look_here
 from envmgr.probe.shell import looked_key

@@ -32,7 +32,7 @@ from envmgr.audit.openings import open_steps
 from envmgr.audit.plan import AuditPlan, AuditRequest
 from envmgr.audit.table import Steps, fields_of, short
 from envmgr.errors import EnvmgrError
-from envmgr.modules.nodesetup import HOME, SLURM_LINE
+from envmgr.modules.node_paths import HOME, SLURM_LINE
 from envmgr.nodes.sets import fold
 from envmgr.nodes.slurm import in_words, node_hosts, slurm_names
 from envmgr.report import Severity

@@ -1,4 +1,4 @@
-"""The GPUs that a closure is compiled for: errors of one that cannot be, and the faults of `site check`."""
+"""The GPUs that a closure is compiled for: errors of one that cannot be, and the faults of `check`."""
 
 from __future__ import annotations
 

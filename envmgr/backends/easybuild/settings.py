@@ -144,7 +144,7 @@ def easyconfig_folders(site: Site) -> tuple[Path, ...]:
 
 
 def explain_easyconfigs(site: Site) -> Iterator[SiteFact]:
-    """Yield what is wrong with the site's own folders, for `site check`."""
+    """Yield what is wrong with the site's own folders, for `check`."""
     field = "backends.easybuild.easyconfigs"
     for folder in own_easyconfigs(site):
         if fault := folder_fault(folder):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from envmgr.builds.install import Ensured
+from envmgr.builds import Ensured
 from envmgr.builds.schedule import Outcome
 from envmgr.builds.slurm.ends import OWN_ENDS, job_end, lost_job, tail
 from envmgr.builds.slurm.folder import BuildAnswer

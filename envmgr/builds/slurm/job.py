@@ -18,7 +18,7 @@ from envmgr.builds.slurm.folder import BuildAnswer, BuildRequest, read_request, 
 from envmgr.catalog.names import parse_entry
 from envmgr.catalog.site import read_target
 from envmgr.errors import EnvmgrError, ErrorData, Interrupted
-from envmgr.report import Reporter, Result
+from envmgr.report import Lines, Reporter, Result
 from envmgr.store.jobtable import holding
 from envmgr.store.place import require_place
 from envmgr.store.prefix import Item, Prefix
@@ -38,6 +38,9 @@ class BuildJobResult(Result):
     built: bool
     tree: str
     seconds: float
+
+    def lines(self) -> Lines:
+        yield f"{self.item}: {'built' if self.built else 'was there'}, tree {self.tree[:12]}"
 
 
 def run_build_job(path: Path, runner: Runner, reporter: Reporter) -> BuildJobResult:

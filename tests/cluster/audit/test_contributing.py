@@ -20,7 +20,7 @@ UNAME = '#!/bin/sh\nif [ "$1" = -r ]; then echo 1.2.3; else exec /usr/bin/uname 
 def copy(audited: Audited) -> Iterator[Path]:
     there = Path(f"/proc/{audited.cluster.pid('login')}/root{COPY}")
     there.mkdir()
-    copy_with(there, "envmgr/audit/checks/kernel.", "envmgr/cli/formats/tsv.")
+    copy_with(there, "envmgr/audit/checks/kernel.", "envmgr/audit/formats/tsv.")
     yield there
     shutil.rmtree(there)
 

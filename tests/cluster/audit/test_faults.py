@@ -57,7 +57,7 @@ def test_hung_server_is_told_for_every_node_and_for_this_host(audited: Audited) 
 def test_old_copy_of_the_prefix(audited: Audited) -> None:
     before = audited.generation
     with faults.old_copy(audited.cluster, "c2"):
-        audited.envmgr("remove", "hello/1.0")
+        audited.envmgr("publish", "--remove", "hello/1.0")
         found = audited.findings(*SHORT, code=1)
         audited.envmgr("publish", "hello/1.0")
     (copy,) = re.findall(r"/old-[0-9]+", str(found))
@@ -73,7 +73,7 @@ def test_node_that_need_not_have_seen_a_publish_yet_is_asked_again(audited: Audi
     late = ExitStack()
     late.enter_context(faults.old_copy(audited.cluster, "c1"))
     try:
-        audited.envmgr("remove", "hello/1.0")
+        audited.envmgr("publish", "--remove", "hello/1.0")
         shown = threading.Thread(target=_after_the_first_look, args=(audited.cluster, "c1", late.close))
         shown.start()
         try:

@@ -34,7 +34,7 @@ def entry(audited: Audited) -> Iterator[str]:
     audited.envmgr("lock", name)
     audited.envmgr("build", name)
     yield name
-    audited.envmgr("remove", name)
+    audited.envmgr("publish", "--remove", name)
     audited.audit("--check", "fitness", "--via", "ssh")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envmgr.modules.nodesetup import CHECK_FLIP, FLIP_STAMP
+from envmgr.modules.node_paths import CHECK_FLIP, FLIP_STAMP
 from tests.helpers.audit_scene import Audited
 from tests.helpers.waiting import wait_for
 
@@ -53,7 +53,7 @@ echo "anna namespaces=\\"envmgr-flip\\" $(cat {KEY}.pub)" >{SIGNERS}""",
             cluster.sh("login", f"cd {folder} && mv /cluster/sw/aside 2.0.lua && chmod u-w .", check=True)
         wait_for(lambda: cluster.envmgr(["verify"]).code == 0, what="login to see it as it was")
         before = audited.generation
-        audited.envmgr("remove", "hello/1.0")
+        audited.envmgr("publish", "--remove", "hello/1.0")
         after = audited.generation
         wait_for(
             lambda: cluster.sh("c1", "readlink /cluster/sw/current").stdout.endswith(f"{after:04d}\n"),

@@ -213,7 +213,7 @@ def published(scene: Audited, catalog: Path, flipped: object) -> dict[str, Any]:
 
 
 def test_entry_of_123_packages_is_built_loaded_in_a_job_and_audited(scene: Audited, published: dict[str, Any]) -> None:
-    assert scene.envmgr("catalog", "check", ENTRY).code == 0
+    assert scene.envmgr("check", ENTRY).code == 0
     (step,) = published["steps"]
     assert len(step["planned"]["packages"]) == 123
     assert [(t["test"], t["status"]) for t in published["tests"]] == [("import", "passed"), ("gpu", "skipped")]
@@ -254,7 +254,7 @@ def test_what_a_load_says_of_gpus_is_no_difference_between_nodes(scene: Audited,
         scene.set_up("c[1-3]")
         loaded = scene.cluster.exec("c1", ["bash", "-lc", "module load pytorch"], user="alice")
         audit = scene.audit("--modules", ENTRY)
-        shown = scene.envmgr("show", ENTRY, "--format", "json").data
+        shown = scene.envmgr("list", ENTRY, "--format", "json").data
     note = f"Note: {ENTRY} on c1: whether its GPU programs run here is not known: what it has code for is not known."
     assert note in " ".join(loaded.stderr.split())
     assert {(f["severity"], f["check"], f["nodes"]) for f in audit["findings"]} == {

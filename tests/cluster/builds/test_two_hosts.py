@@ -70,7 +70,7 @@ def test_two_hosts_at_once_lose_nothing_of_each_other(hosts: Cluster) -> None:
     flips = 0
     for argvs in (
         {host: ("build", BOTH, OWN[host]) for host in HOSTS},
-        {"c1": ("remove", OWN["c1"]), "c2": ("gc",)},
+        {"c1": ("publish", "--remove", OWN["c1"]), "c2": ("gc",)},
         {"c1": ("build", OWN["c1"]), "c2": ("rollback", "1")},
         {"c1": ("gc",), "c2": ("build", BOTH, OWN["c2"])},
     ):

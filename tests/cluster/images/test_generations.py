@@ -64,19 +64,21 @@ def test_rollback_and_gc_where_an_install_is_staged(images: Images) -> None:
         assert images.source("c2").startswith("/var/lib/envmgr/images/hello+" + first.rpartition("/")[2])
         done = images.run("gc", "--now", "--format", "json").data
         assert len([path for path in done["installs"] if "hello" in path]) == 1, done
-        images.run("remove", "extra/1.0")
+        images.run("publish", "--remove", "extra/1.0")
 
 
 def test_removed_entry_is_unstaged_by_sync(images: Images) -> None:
     with staging(images, entries=["hello/*"], nodes="c[1-3]"):
-        images.run("image", "hello/2.0")
+        images.run("stage", "--image", "hello/2.0")
         images.run("stage", "--sync")
-        assert len(images.run("staged", "--format", "json").data["images"]) == 2
-        images.run("remove", ENTRY)
+        assert len(images.run("stage", "--status", "--format", "json").data["images"]) == 2
+        images.run("publish", "--remove", ENTRY)
         assert [severity for severity, _, _ in images.audit()] == ["warning"]
         obey(images, hints(images))
         assert images.audit() == []
-        assert [row["entries"] for row in images.run("staged", "--format", "json").data["images"]] == [["hello/2.0"]]
+        assert [row["entries"] for row in images.run("stage", "--status", "--format", "json").data["images"]] == [
+            ["hello/2.0"]
+        ]
         images.run("rollback")
 
 
@@ -89,17 +91,17 @@ def test_install_that_is_staged_is_made_again_once_it_is_unstaged(images: Images
         do(images.cluster, "fs1", f"chmod u+w {file} {file.rpartition('/')[0]}; echo >>{file}")
         try:
             # Through the image all is well; the tree below it is not looked at.
-            assert rows_of(images.run("staged", "--format", "json")) == {"login": ("local", "")}
+            assert rows_of(images.run("stage", "--status", "--format", "json")) == {"login": ("local", "")}
             images.run("verify", ENTRY)
             done = images.run("build", "--again", ENTRY, code=3)
             assert f"error[again-impossible]: an image of {ENTRY} is mounted over it on this host\n" in done.stderr
-            images.run("unstage", ENTRY)
+            images.run("stage", "--remove", ENTRY)
             forget(images, "login")
             images.run("verify", ENTRY, code=1)
             images.run("build", "--again", ENTRY)
             images.run("verify", ENTRY)
         finally:
-            images.run("unstage", "--all")
+            images.run("stage", "--remove", "--all")
         assert do(images.cluster, "fs1", f"cat {file}") == before
 
 
@@ -131,7 +133,7 @@ def test_candidate_is_staged_before_its_flip_and_late_nodes_stop_none(images: Im
         assert re.fullmatch(r"local: \S+/store/hello/1\.0-\w{8} on c\[1-3\]", staged)
         assert images.audited.generation == done["candidate"]
         flip = images.run("history", "--format", "json").data["flips"][-1]
-        began = min(image["age"] for image in images.run("staged", "--format", "json").data["images"])
+        began = min(image["age"] for image in images.run("stage", "--status", "--format", "json").data["images"])
         age = time.time() - datetime.datetime.fromisoformat(flip["time"]).timestamp()
         assert began >= int(age)  # the copies are older than the flip
         assert not [text for _, _, text in images.audit() if "read from the share" in text]

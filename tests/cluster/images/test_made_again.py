@@ -18,11 +18,11 @@ OTHER = "hello/2.0"
 def made_again(images: Images) -> Iterator[None]:
     """The image has other bytes than before."""
     try:
-        images.run("image", ENTRY, "--compression", "lz4")
+        images.run("stage", "--image", ENTRY, "--compression", "lz4")
         forget(images, "c1")
         yield
     finally:
-        images.run("image", ENTRY, "--compression", "zstd")
+        images.run("stage", "--image", ENTRY, "--compression", "zstd")
 
 
 def test_image_that_is_read_from_the_share_can_be_made_again(images: Images) -> None:
@@ -97,7 +97,7 @@ def test_file_that_another_hand_mounted_is_not_unmounted(images: Images) -> None
 
 
 def test_image_that_never_fits_takes_no_other_away(images: Images) -> None:
-    images.run("image", OTHER)
+    images.run("stage", "--image", OTHER)
     images.stage(nodes="c1")
     with staging(images, quota=5000):
         done = images.run("stage", OTHER, "--nodes", "c1", "--format", "json", code=3)
@@ -108,7 +108,7 @@ def test_image_that_never_fits_takes_no_other_away(images: Images) -> None:
 
 def test_what_was_used_longest_ago_goes_first(images: Images) -> None:
     """Though it was staged last: the days on which nodes read a copy count."""
-    images.run("image", OTHER)
+    images.run("stage", "--image", OTHER)
     images.stage(nodes="c1")
     first = images.copy("c1")
     other = f"{LOCAL}/other+9.9-00000000.00000000.sqfs"

@@ -72,7 +72,7 @@ def test_mounts_of_jobs_are_not_those_of_the_node(images: Images) -> None:
         own = do(cluster, "c1", "readlink /proc/1/ns/mnt")
         wait_for(lambda: (said := job("readlink", "/proc/self/ns/mnt").communicate()[0]) and said != own, what="a job")
         running = next(process for process in (job("sh", "-c", waits) for _ in range(100)) if began(process))
-        images.run("unstage", ENTRY, "--nodes", "c1")
+        images.run("stage", "--remove", ENTRY, "--nodes", "c1")
         assert images.source("c1") == ""
         do(cluster, "c1", "touch /var/tmp/job.out")
         assert running.communicate()[0] == f"1\n{images.install}\n"
@@ -185,7 +185,7 @@ def test_damaged_copy_is_found_by_the_audit_and_its_hint_mends_it(images: Images
     ((severity, nodes, text),) = images.audit(code=1)
     assert (severity, nodes, text) == ("error", "c2", "the image on this node's disk is damaged")
     (finding,) = images.audited.audit("--via", "ssh", "--check", "images")["findings"]
-    command = re.search(r"`(envmgr unstage .*)`", finding["hint"])
+    command = re.search(r"`(envmgr stage --remove .*)`", finding["hint"])
     assert command
     for each in command[1].split(" && "):
         words = [word.strip("'") for word in each.split()[1:]]
@@ -339,7 +339,7 @@ def test_without_ssh_between_nodes_this_host_sends_and_that_is_said(images: Imag
 def test_stage_without_image_says_what_makes_it(images: Images) -> None:
     done = images.run("stage", "hello/2.0", "--nodes", "c1", code=3)
     assert "error[image-missing]" in done.stderr
-    assert "hint: `envmgr image hello/2.0` makes it" in done.stderr
+    assert "hint: `envmgr stage --image hello/2.0` makes it" in done.stderr
 
 
 @contextmanager
@@ -422,5 +422,5 @@ def test_unstage_leaves_what_is_not_its_own_and_says_so(images: Images) -> None:
 
 def test_unstage_that_only_looks_says_what_would_go(images: Images) -> None:
     images.stage(nodes="c1")
-    assert f"would be removed: c1: {images.install}" in images.run("unstage", "--all", "--dry-run").stdout
+    assert f"would be removed: c1: {images.install}" in images.run("stage", "--remove", "--all", "--dry-run").stdout
     assert images.staged() == {"c1": ("local", "")}

@@ -247,7 +247,9 @@ PLOTS: dict[str, Plot] = {
         lambda box: box.ok("build", "hello/1.0", "--no-publish") and None,
         lambda box: "hello/1.0" in entries(box),
     ),
-    "remove": Plot(("remove", "greet/1.0"), done=lambda box: entries(box) == {"kept/1.0"}, over=("not-published",)),
+    "publish --remove": Plot(
+        ("publish", "--remove", "greet/1.0"), done=lambda box: entries(box) == {"kept/1.0"}, over=("not-published",)
+    ),
     "rollback": Plot(("rollback", "1"), done=lambda box: box.current() == 1),
     "sign": Plot(("sign",), done=lambda box: signed(box) > 3),
     "user add": Plot(("user", "add", "mine", "two"), with_own, lambda box: own(box, "mine", "ipykernel", "two")),

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from envmgr.catalog.site import load_site
-from envmgr.commands import Context
-from envmgr.commands.verify import VerifyWhat, verify_entries
 from envmgr.report import SilentReporter
+from envmgr.steps import Context
+from envmgr.steps.verify import VerifyWhat, look
 from envmgr.system.files import remove_tree
 from envmgr.system.run import Runner
 from tests.helpers.done import Done
@@ -270,7 +270,7 @@ def what_is_left(stage: Stage) -> list[str]:
 def _verified(box: Sandbox) -> list[str]:
     """`envmgr verify`, in this process: a third of a round is the start of a Python."""
     site = load_site(box.root / "site.yaml", {})
-    found = verify_entries(Context(site, Runner(), SilentReporter(), dict(os.environ)), VerifyWhat()).findings
+    found = look(Context(site, Runner(), SilentReporter(), dict(os.environ)), VerifyWhat()).result().findings
     return [f"verify: {each.found}" for each in found]
 
 

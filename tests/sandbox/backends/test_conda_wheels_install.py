@@ -81,7 +81,7 @@ def test_entry_with_both(scene: WheelBox) -> None:
     assert {"py-rattler", "installer"} <= record["provenance"]["tools"].keys()
     assert "one/1.0" in (scene.box.prefix / f"current/modules/{ENTRY}.lua").read_text()
     scene.box.ok("verify")
-    shown = scene.box.ok("show", ENTRY, "--format", "json").data
+    shown = scene.box.ok("list", ENTRY, "--format", "json").data
     assert (shown["packages"]["one"].split()[0], shown["state"]) == ("1.0", "published")
 
 

@@ -62,7 +62,7 @@ two==1.0 --hash=sha256:{sha256(two)}
     assert note in " ".join((done.stdout + done.stderr).split())
     assert scene.box.ok("lock", ENTRY).stdout.startswith(f"{ENTRY}: unchanged ")
     assert scene.box.run("lock", "--check", ENTRY).code == 0
-    assert scene.box.ok("show", ENTRY, "--format", "json").data["packages"]["one"] == f"1.0 {sha256(one)[:8]}"
+    assert scene.box.ok("list", ENTRY, "--format", "json").data["packages"]["one"] == f"1.0 {sha256(one)[:8]}"
 
 
 def test_lock_whose_wheels_are_missing_or_of_another_recipe_is_not_used(scene: WheelBox) -> None:
@@ -141,7 +141,7 @@ def test_inputs_that_are_refused(scene: WheelBox, given: dict[str, Any], told: s
 
 def test_index_that_the_site_does_not_have_is_told_by_catalog_check(scene: WheelBox) -> None:
     scene.conda(ENTRY, SPECS, "one", indexes=["hause"])
-    assert "input.indexes: the site has no index `hause`" in scene.box.run("catalog", "check").stdout
+    assert "input.indexes: the site has no index `hause`" in scene.box.run("check").stdout
     assert scene.refused("lock", ENTRY).stderr.startswith("error[unknown-index]: the site has no index `hause`\n")
 
 

@@ -47,7 +47,7 @@ def test_tree_that_changes_is_found_and_a_rollback_brings_back_the_module_and_no
     load = f"module load {ENTRY} && hello && echo $VEND_ROOT $LD_LIBRARY_PATH"
     assert box.shell(load).stdout == f"hello\n{tree} {tree}/lib\n"
     assert f"Not ours: {tree}" in box.shell(f"module help {ENTRY}").stderr
-    assert f"published, not ours: {tree}" in box.ok("show", ENTRY).stdout
+    assert f"published, not ours: {tree}" in box.ok("list", ENTRY).stdout
     record = json.loads((box.prefix / "current/generation.json").read_text())
     assert record["entries"][ENTRY]["not_ours"] == str(tree)
     assert "not ours: 1 tree looked at here, 0 differ from their record" in box.ok("verify").stdout
@@ -69,7 +69,7 @@ def test_tree_that_changes_is_found_and_a_rollback_brings_back_the_module_and_no
 
     box.policies |= {"keep_days": 0, "keep_generations": 1}
     box.write_site()
-    box.ok("remove", ENTRY)
+    box.ok("publish", "--remove", ENTRY)
     box.ok("gc")
     assert list(box.prefix.glob("store/*/*")) == []
     assert set(tree.rglob("*")) == {*before, tree / "new"}
@@ -137,7 +137,7 @@ def test_prefix_is_never_an_install_of_somebody_else(sandbox: Sandbox, tree: Pat
         sandbox.recipe(ENTRY, [], backend="existing", input={"path": str(path)})
         fault = f"input.path: {path} and the prefix lie in each other"
         if path != link:  # where links lead to is seen by what looks at the tree
-            done = sandbox.run("catalog", "check", ENTRY)
+            done = sandbox.run("check", ENTRY)
             assert (done.code, fault in done.stdout) == (1, True)
         before = lock.read_text()
         done = sandbox.run("lock", ENTRY)
@@ -177,17 +177,17 @@ def test_entry_that_two_catalogs_have_is_told(sandbox: Sandbox, tree: Path) -> N
     sandbox.settings |= {"catalogs": ["recipes", str(other)]}
     sandbox.write_site()
     sandbox.ok("lock", ENTRY)
-    clean = sandbox.ok("catalog", "check", ENTRY).stdout
+    clean = sandbox.ok("check", ENTRY).stdout
     assert "hidden" not in clean
     shutil.copytree(sandbox.root / "recipes/vend", other / "vend")
     told = f"warning[hidden]: {ENTRY}: {sandbox.root}/recipes/{ENTRY} counts, and {other}/{ENTRY} is hidden\n"
-    assert told in sandbox.ok("catalog", "check", ENTRY).stdout
-    assert told in sandbox.ok("catalog", "check").stdout
-    for verb in (("show", ENTRY), ("list",)):
+    assert told in sandbox.ok("check", ENTRY).stdout
+    assert told in sandbox.ok("check").stdout
+    for verb in (("list", ENTRY), ("list",)):
         assert f"hides {other}/{ENTRY}" in sandbox.ok(*verb).stdout
     # A site's own copy of a shipped recipe is no accident.
     sandbox.ok("copy", "python/3.12")
-    assert "hidden" not in sandbox.run("catalog", "check", "python/3.12").stdout
+    assert "hidden" not in sandbox.run("check", "python/3.12").stdout
 
 
 def test_install_of_another_prefix_is_used_where_it_is(

@@ -1,4 +1,4 @@
-"""A lock meets its recipe: `lock --check`, `catalog check` and `build` refuse one of other packages. One that was changed
+"""A lock meets its recipe: `lock --check`, `check` and `build` refuse one of other packages. One that was changed
 in other ways, with its sidecar, is found by `lock --check`, which solves again.
 """
 

@@ -29,7 +29,7 @@ def test_lock_that_was_edited_by_hand_is_told_by_both_checks(sandbox: Sandbox, f
         1,
         f"hello/1.0: faulty  1 package  (edited: {told})\n  hint: lock it again\n",
     )
-    found = sandbox.run("catalog", "check", "hello/1.0")
+    found = sandbox.run("check", "hello/1.0")
     assert found.code == 1
     assert told in found.stdout
     refused = sandbox.run("build", "hello/1.0")
@@ -79,7 +79,7 @@ def test_package_of_a_place_that_is_none_of_the_recipes_is_refused(sandbox: Sand
     (folder / SIDECAR).unlink()  # the lock stands for itself
     for evil in ("https://evil.example/standin", f"{place}/../evil", f"{place}.evil"):
         lock.write_text(text.replace(url, url.replace(place, evil)))
-        for verb in (("build",), ("fetch",), ("lock", "--check"), ("catalog", "check")):
+        for verb in (("build",), ("fetch",), ("lock", "--check"), ("check")):
             done = sandbox.run(*verb, "hello/1.0")
             assert done.code in (1, 2), (verb, evil)
             assert "hello-prefix comes from no channel or index that is allowed" in done.stdout + done.stderr

@@ -83,7 +83,7 @@ def test_new_backend_goes_by_the_command_line_from_lock_to_gc(scene: ScriptScene
     assert box.current() is None
     box.ok("publish")
     assert box.shell("module load promise && hello").stdout == "hello\n"
-    first = box.ok("show", ENTRY, "--format", "json").data["install"]
+    first = box.ok("list", ENTRY, "--format", "json").data["install"]
     assert box.ok("verify").stdout == (
         "1 generation verified, 0 differ from their record\n1 install verified, 0 differ from their manifest\n"
     )
@@ -96,12 +96,12 @@ def test_new_backend_goes_by_the_command_line_from_lock_to_gc(scene: ScriptScene
     assert box.shell("module load promise && hello").stdout == "hello\n"
     box.ok("rollback", "2")
     assert box.ok("gc", "--format", "json").data["installs"] == [str(Path(first).relative_to(box.prefix))]
-    second = box.ok("show", ENTRY, "--format", "json").data["install"]
+    second = box.ok("list", ENTRY, "--format", "json").data["install"]
     program = Path(second) / "bin" / "hello"
     program.chmod(0o755)
     assert (box.run("verify").code, box.run("verify").stdout.count("bin/hello: mode changed")) == (1, 1)
 
-    box.ok("site", "check")
+    box.ok("check")
     box.settings["backends"]["script"] = {"folder": 7}
     box.write_site()
     wrong = box.run("list")

@@ -57,7 +57,7 @@ def box(tmp_path_factory: pytest.TempPathFactory, channel: Channel) -> Iterator[
 
 
 def root(box: Sandbox) -> Path:
-    return Path(box.ok("show", ENTRY, "--format", "json").data["install"])
+    return Path(box.ok("list", ENTRY, "--format", "json").data["install"])
 
 
 def loaded(box: Sandbox, script: str) -> subprocess.CompletedProcess[str]:

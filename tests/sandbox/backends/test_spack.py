@@ -23,8 +23,8 @@ def folder(sandbox: Sandbox) -> Path:
 @pytest.mark.always
 def test_lock_of_a_real_spack_is_checked_shown_and_fetched(sandbox: Sandbox, folder: Path) -> None:
     assert sandbox.run("lock", "--check", ENTRY).code == 0
-    assert sandbox.ok("show", ENTRY, "--format", "json").data["packages"]["bzip2"] == "1.0.8 v6chp4fv"
-    assert sandbox.run("catalog", "check", ENTRY).code == 0
+    assert sandbox.ok("list", ENTRY, "--format", "json").data["packages"]["bzip2"] == "1.0.8 v6chp4fv"
+    assert sandbox.run("check", ENTRY).code == 0
     (source,) = json.loads(recorded("environment/sources.json"))
     mirror = sandbox.root / "mirror"
     sandbox.settings["sources"] = {"mirrors": [mirror.as_uri()], "upstream": False}

@@ -81,7 +81,7 @@ def test_gc_keeps_the_base_as_long_as_what_stands_on_it(scene: WheelBox) -> None
     scene.box.policies |= {"keep_days": 0, "keep_generations": 1}
     scene.box.write_site()
     assert scene.box.ok("gc", "--format", "json").data["installs"] == []
-    scene.box.ok("remove", ENTRY)
+    scene.box.ok("publish", "--remove", ENTRY)
     gone = scene.box.ok("gc", "--format", "json").data["installs"]
     assert sorted(path.split("/")[1] for path in gone) == ["python", "some"]
 
@@ -371,7 +371,7 @@ def test_base_that_was_changed_is_not_built_on(scene: WheelBox) -> None:
 
 
 def _state(scene: WheelBox) -> tuple[str, list[str]]:
-    data = scene.box.ok("show", ENTRY, "--format", "json").data
+    data = scene.box.ok("list", ENTRY, "--format", "json").data
     return data["state"], data["notes"]
 
 
@@ -397,7 +397,7 @@ def test_code_for_gpus_is_measured_in_the_install_and_wins_over_the_recipe(scene
     assert 'codes = { "8.0", "9.0+PTX" }' in module
     told = "some/1.0: its binaries have code for 8.0, 9.0+PTX; requires.compute_capability of its recipe says 7.5, 8.0, and"
     assert told in done.stderr
-    shown = scene.box.ok("show", "some/1.0", "--format", "json").data
+    shown = scene.box.ok("list", "some/1.0", "--format", "json").data
     assert shown["gpu"]["codes"] == ["8.0", "9.0+PTX"]
 
 

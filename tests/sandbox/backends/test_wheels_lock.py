@@ -160,9 +160,9 @@ def test_cuda_of_the_base_and_of_the_wheels_are_one(scene: WheelBox) -> None:
     for verb in (
         ("lock", "some/1.0"),
         ("lock", "--check", "some/1.0"),
-        ("catalog", "check", "some/1.0"),
+        ("check", "some/1.0"),
         ("build", "some/1.0"),
-        ("show", "some/1.0"),
+        ("list", "some/1.0"),
     ):
         done = scene.box.run(*verb)
         assert "was changed after it was written" in done.stdout + done.stderr, verb

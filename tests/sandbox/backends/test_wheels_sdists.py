@@ -242,7 +242,7 @@ def test_build_that_cannot_be_kept_off_the_network_is_refused_and_may_be_allowed
     assert made["path"].endswith("/here")  # nor can it be seen at the one path of all hosts
     (install,) = (p.relative_to(scene.box.prefix) for p in scene.box.prefix.glob("store/*/*") if p.is_dir())
     assert f"not reproducible: {install}: built in {made['path']}: " in scene.box.ok("verify").stdout
-    notes = scene.box.ok("show", ENTRY, "--format", "json").data["notes"]
+    notes = scene.box.ok("list", ENTRY, "--format", "json").data["notes"]
     assert f"not reproducible: {install} was built in {made['path']}" in notes
 
 

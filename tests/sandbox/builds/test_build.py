@@ -77,9 +77,9 @@ def test_run_with_nothing_to_do_imports_nothing_that_makes_installs_or_asks_node
     )
     assert done.stdout == "nothing to do: hello/1.0 is published in generation 1\n"
     imported = set(re.findall(r"(\S+)$", done.stderr, re.MULTILINE))
-    assert {"envmgr.commands.build", "envmgr.publish.plan"} <= imported
+    assert {"envmgr.steps.build", "envmgr.publish.plan"} <= imported
     assert {
-        "envmgr.commands.build_run",
+        "envmgr.steps.build_run",
         "envmgr.builds.install",
         "envmgr.nodes",
         "envmgr.smoke.here",
@@ -216,7 +216,7 @@ def test_dependencies_are_built_and_loaded_first(box: Sandbox) -> None:
     assert done["built"] == ["hello/1.0", "app/1.0"]
     loaded = box.shell('module load app/1.0; echo "$LOADEDMODULES"; module unload app/1.0; echo "[$LOADEDMODULES]"')
     assert loaded.stdout == "hello/1.0:app/1.0\n[]\n"
-    refused = box.run("remove", "hello/1.0")
+    refused = box.run("publish", "--remove", "hello/1.0")
     assert refused.code == 3
     assert error_of(refused, box) == (
         "error[dependency-missing]: a published entry would lose what it depends on\n"
@@ -225,7 +225,7 @@ def test_dependencies_are_built_and_loaded_first(box: Sandbox) -> None:
         "hint: remove the dependents too, or keep the dependency"
     )
     assert box.current() == 1
-    box.ok("remove", "hello/1.0", "app/1.0")
+    box.ok("publish", "--remove", "hello/1.0", "--remove", "app/1.0")
     assert states(box) == {"app/1.0": "built", "hello/1.0": "built", "other/1.0": "locked"}
 
 
@@ -255,7 +255,7 @@ def test_deprecated_entry_says_so_at_load_and_in_lists(box: Sandbox) -> None:
 
 def test_deprecated_entry_whose_date_has_passed_is_a_warning_of_catalog_check(box: Sandbox) -> None:
     box.recipe("hello/1.0", HELLO, deprecated={"message": "use hello/2.0", "date": "2020-01-31"})
-    said = box.run("catalog", "check").stdout
+    said = box.run("check").stdout
     assert "warning" in said
     assert "deprecated.date 2020-01-31 has passed" in said
 
@@ -280,7 +280,7 @@ def test_default_and_hidden(box: Sandbox) -> None:
 def test_remove_rollback_history_and_diff(box: Sandbox) -> None:
     box.ok("build", "hello/1.0")
     box.ok("build", "other/1.0")
-    removed = data(box, "remove", "hello/1.0")
+    removed = data(box, "publish", "--remove", "hello/1.0")
     assert (removed["generation"], removed["parent"]) == (3, 2)
     gone = box.shell("module load hello/1.0")
     assert gone.returncode != 0
@@ -325,7 +325,7 @@ def test_gc_keeps_what_policy_and_generations_need(box: Sandbox) -> None:
     box.policies |= {"keep_generations": 2, "keep_days": 0}
     box.write_site()
     box.ok("build", "hello/1.0")
-    first = data(box, "show", "hello/1.0")["install"]
+    first = data(box, "list", "hello/1.0")["install"]
     for specs in ([*HELLO, "shared"], [*HELLO, "hello-activate"]):
         box.recipe("hello/1.0", specs, tests=RUNS)
         box.ok("lock", "hello/1.0")
@@ -485,7 +485,7 @@ def dry_box(tmp_path_factory: pytest.TempPathFactory, channel: Channel) -> Itera
         locked(box, entry, HELLO)
     box.ok("build", "hello/1.0")
     box.ok("build", "--no-publish", "built/1.0")
-    box.ok("remove", "hello/1.0")
+    box.ok("publish", "--remove", "hello/1.0")
     box.ok("rollback")
     box.recipe("new/1.0", HELLO)
     (box.prefix / "store/left/.staging-1.0-01234567").mkdir(parents=True)

@@ -90,7 +90,7 @@ def test_root_builds_as_the_build_user(open_box: OpenSandbox, build_user: str) -
     assert manifest["provenance"]["user"] == build_user
     assert log_of(done.stdout).stat().st_uid == uid
     assert oct(log_of(done.stdout).stat().st_mode & 0o777) == "0o644"  # the site's umask, not root's
-    for argv in (["test"], ["verify"], ["remove", "hello/1.0"], ["rollback"], ["gc"]):
+    for argv in (["test"], ["verify"], ["publish", "--remove", "hello/1.0"], ["rollback"], ["gc"]):
         box.ok(*argv)
     assert {p.lstat().st_uid for p in [prefix, *prefix.rglob("*")]} == {uid}
     assert processes(box) == []
@@ -115,7 +115,7 @@ def test_code_of_a_source_runs_as_the_build_user_at_the_lock_and_at_the_build(
     assert f"{uid}-True-bdist_wheel" in {path.name for path in who.iterdir()}
     assert all(path.stat().st_uid == uid for path in who.iterdir())
     assert "its build runs as root" not in done.stderr
-    install = Path(data(open_box, "show", "some/1.0")["install"])
+    install = Path(data(open_box, "list", "some/1.0")["install"])
     tamper(next(install.rglob("*.so")), "damaged")
     (made,) = data(open_box, "build", "--again", "some/1.0")["installs"]
     assert (made["outcome"], made["other"]) == ("replaced", []), "at the same place, in a namespace in a namespace"
@@ -129,7 +129,7 @@ def test_what_the_build_user_makes_again_is_in_the_group_of_the_site(open_box: O
     open_box.policies |= {"group": "users", "umask": "027"}
     open_box.write_site()
     open_box.ok("build", "hello/1.0")
-    install = Path(data(open_box, "show", "hello/1.0")["install"])
+    install = Path(data(open_box, "list", "hello/1.0")["install"])
     tamper(install / "bin/hello-prefix", "damaged")
     (made,) = data(open_box, "build", "--again", "hello/1.0")["installs"]
     assert made["outcome"] == "replaced"
@@ -221,13 +221,13 @@ def test_lock_that_a_run_as_another_user_made_is_told(open_box: OpenSandbox) -> 
     if os.geteuid() == 0:
         os.chown(lock, 0, 0)
     lock.chmod(0o444)
-    done = box.run("remove", "hello/1.0")
+    done = box.run("publish", "--remove", "hello/1.0")
     assert done.code == 3
     start = done.stderr.index("error[")
     assert done.stderr[start:].startswith(f"error[not-writable]: cannot write {lock}\n")
     assert box.ok("list", "--format", "json").data["generation"] == 1
     lock.unlink()
-    box.ok("remove", "hello/1.0")
+    box.ok("publish", "--remove", "hello/1.0")
 
 
 def test_prefix_that_cannot_be_made(open_box: OpenSandbox) -> None:
@@ -255,7 +255,7 @@ def test_umask_and_group_of_the_site(box: Sandbox) -> None:
     box.policies["umask"] = "027"
     box.write_site()
     box.ok("build", "hello/1.0")
-    install = Path(data(box, "show", "hello/1.0")["install"])
+    install = Path(data(box, "list", "hello/1.0")["install"])
     assert {p.lstat().st_mode & 0o007 for p in [install, *install.rglob("*")] if not p.is_symlink()} == {0}
     box.ok("verify")
     assert oct((install / "bin/hello-prefix").stat().st_mode & 0o777) == "0o550"

@@ -61,7 +61,7 @@ def ordinary_run(box: Sandbox) -> None:
     assert box.ok("test", "--format", "json").data["tests"][-1]["status"] == "passed"
 
 
-@pytest.mark.parametrize("verb", ["build", "publish", "lock", "show", "copy"])
+@pytest.mark.parametrize("verb", ["build", "publish", "lock", "list", "copy"])
 def test_unknown_entry_names_the_nearest(shared: Sandbox, verb: str) -> None:
     text = refused(shared, 2, verb, "helo/1.0")
     assert text == (
@@ -100,9 +100,9 @@ def test_nothing_named(shared: Sandbox) -> None:
     )
 
 
-@pytest.mark.parametrize("verb", ["test", "verify", "remove"])
+@pytest.mark.parametrize("verb", ["test", "verify", "publish --remove"])
 def test_entry_that_is_not_published(shared: Sandbox, verb: str) -> None:
-    assert refused(shared, 2, verb, "helo/1.0") == (
+    assert refused(shared, 2, *verb.split(), "helo/1.0") == (
         "error[not-published]: helo/1.0 is not published\n  generation 1\n\nhint: did you mean hello/1.0?"
     )
 
@@ -129,7 +129,9 @@ def test_rollback_of_the_first_generation(shared: Sandbox) -> None:
     )
 
 
-@pytest.mark.parametrize("argv", [["rollback"], ["rollback", "1"], ["remove", "x/1"], ["test"], ["verify"], ["diff"]])
+@pytest.mark.parametrize(
+    "argv", [["rollback"], ["rollback", "1"], ["publish", "--remove", "x/1"], ["test"], ["verify"], ["diff"]]
+)
 def test_verbs_before_the_first_publish(sandbox: Sandbox, argv: list[str]) -> None:
     done = sandbox.run(*argv)
     assert done.code == 3
@@ -466,7 +468,7 @@ def test_catalog_check_tells_every_fault_at_once(box: Sandbox) -> None:
     box.recipe("stale/1.0", ["hello-activate"])
     (box.root / "recipes/bad name/1").mkdir(parents=True)
     (box.root / "recipes/bad name/1/recipe.yaml").write_text("")
-    done = box.run("catalog", "check", "--format", "json")
+    done = box.run("check", "--format", "json")
     assert done.code == 1
     own = [f for f in done.data["findings"] if str(box.root) in f["found"] and f["severity"] == "error"]
     # The reasons of a stale lock are two digests.

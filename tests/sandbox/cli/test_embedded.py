@@ -26,7 +26,7 @@ def run(folder: Path, *argv: str) -> str:
 def test_embedded_site_is_told_once_beside_text_alone(tmp_path: Path) -> None:
     prefix = "/opt/envmgr" if os.geteuid() == 0 else tmp_path / "envmgr"
     told = f"no site.yaml found: this is the embedded site, prefix {prefix} (`envmgr init` makes one)\n"
-    reading = ["history"], ["list"], ["show", "none/1.0"], ["diff"], ["verify"], ["site", "check"], ["catalog", "check"]
+    reading = ["history"], ["list"], ["list", "none/1.0"], ["diff"], ["verify"], ["check"]
     for argv in (*reading, ["gc", "--dry-run"], ["build", "none/1.0", "--dry-run"]):
         assert run(tmp_path, *argv) == told, argv
     for quiet in (

@@ -14,7 +14,8 @@ from unittest import mock
 
 import pytest
 
-from envmgr.modules.nodesetup import CHECK_FLIP, FLIP_CRON, FLIP_LINK, SIGNERS, NodeFiles, node_files
+from envmgr.modules.node_paths import CHECK_FLIP, FLIP_CRON, FLIP_LINK, SIGNERS
+from envmgr.modules.nodesetup import NodeFiles, node_files
 from envmgr.publish import flipfile, flips
 from envmgr.report import SilentReporter
 from envmgr.system.files import sha256_file

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.modules.nodesetup import HOOK
+from envmgr.modules.node_paths import HOOK
 from envmgr.system.files import remove_tree, shipped
 from tests.helpers.collections_scene import SETUPS, Collections
 from tests.helpers.lmod_shell import LMOD

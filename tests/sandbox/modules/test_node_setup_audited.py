@@ -7,18 +7,8 @@ from pathlib import Path
 import pytest
 
 from envmgr.audit.checks import node_setup
-from envmgr.modules.nodesetup import (
-    BEGIN,
-    CSH_PROFILE,
-    END,
-    FISH_PROFILE,
-    GPU_LINK,
-    GPU_UNIT,
-    HOOK,
-    JUPYTER_LINK,
-    PROFILE,
-    TASK_PROLOG,
-)
+from envmgr.modules.node_paths import CSH_PROFILE, FISH_PROFILE, GPU_LINK, GPU_UNIT, HOOK, PROFILE, TASK_PROLOG
+from envmgr.modules.nodesetup import BEGIN, END, JUPYTER_LINK
 from envmgr.probe import shell as probe
 from envmgr.probe.shell import read_lines
 from envmgr.system.shelltext import script_text

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.modules.nodesetup import BEGIN, END, SIGNERS, NodeFiles, install_script, node_files
+from envmgr.modules.node_paths import SIGNERS
+from envmgr.modules.nodesetup import BEGIN, END, NodeFiles, install_script, node_files
 from tests.helpers.node_scene import Scene
 
 LINE = "[ ! -r /etc/profile.d/zz-envmgr.sh ] || . /etc/profile.d/zz-envmgr.sh"

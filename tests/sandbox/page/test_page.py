@@ -199,7 +199,7 @@ def test_a_page_that_fails_stops_no_publish_and_a_later_one_has_the_whole_story(
 def test_a_generation_without_entries_has_a_page(sandbox: Sandbox) -> None:
     locked(sandbox, "hello/1.0", HELLO)
     sandbox.ok("build", "hello/1.0")
-    sandbox.ok("remove", "hello/1.0")
+    sandbox.ok("publish", "--remove", "hello/1.0")
     catalog = page(sandbox)
     assert (catalog["entries"], catalog["news"][0]["removed"]) == ([], ["hello/1.0"])
     assert "This generation has no entries." in (sandbox.prefix / "current/www/index.html").read_text()

@@ -127,7 +127,7 @@ def _require_python(wheel: Path, specifier: str) -> None:
 def test_entry_that_was_removed_or_damaged_is_said_and_the_environment_goes_on(scene: WheelBox) -> None:
     box = scene.box
     made = run(box, "create", "late", "--on", GONE, "einops", "--format", "json").data
-    box.ok("remove", GONE)
+    box.ok("publish", "--remove", GONE)
     box.ok("gc", "--now")
     script = "module load user/late\npython -c 'import einops, tabulate; print(tabulate.__file__)'\n"
     assert f"{box.prefix}/store/old/" in box.shell(script).stdout

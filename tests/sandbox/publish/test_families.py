@@ -1,4 +1,4 @@
-"""Families as a site meets them: two Pythons, what `catalog check` tells before a build, and a change of the word alone."""
+"""Families as a site meets them: two Pythons, what `check` tells before a build, and a change of the word alone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_second_python_replaces_the_first_until_its_recipe_says_that_it_stacks(s
     listed = {e["entry"]: (e["state"], e["notes"]) for e in sandbox.ok("list", "--format", "json").data["entries"]}
     assert listed["sci/1.0"] == ("outdated", ["a publish writes its module again, on the same install"])
     assert listed["other/1.0"] == ("published", [])
-    facts = sandbox.run("site", "check", "--format", "json").data["facts"]
+    facts = sandbox.run("check", "--format", "json").data["facts"]
     assert [(f["status"], f["text"], f["hint"]) for f in facts if f["field"] == "upgrade"] == [
         (
             "warning",
@@ -66,7 +66,7 @@ def test_catalog_check_tells_of_families_that_cannot_be_kept(sandbox: Sandbox) -
     older = sandbox.recipe("one/2.0", ["shared"], depends=["one/1.0"])
     names = ["sci/1.0", "other/1.0", "app/1.0", "forced/1.0", "lab/1.0", "one/1.0", "two/1.0", "both/1.0", "one/2.0"]
     sandbox.ok("lock", *names)
-    done = sandbox.run("catalog", "check", *names, "--format", "json")
+    done = sandbox.run("check", *names, "--format", "json")
     assert done.code == 1
     found = {
         f["where"]: (f["severity"], f["found"], f["hint"]) for f in done.data["findings"] if f["check"] == "families"
@@ -96,6 +96,6 @@ def test_catalog_check_tells_of_families_that_cannot_be_kept(sandbox: Sandbox) -
             "depend on one of them, or give one another name",
         ),
     }
-    assert sandbox.run("catalog", "check", "app/1.0", "sci/1.0").code == 0
-    alone = sandbox.run("catalog", "check", "forced/1.0", "--format", "json").data["findings"]
+    assert sandbox.run("check", "app/1.0", "sci/1.0").code == 0
+    alone = sandbox.run("check", "forced/1.0", "--format", "json").data["findings"]
     assert [f["check"] for f in alone if f["severity"] == "error"] == ["families"]

@@ -62,7 +62,7 @@ REFUSED = [
     ("build", "--dry-run", ENTRY),
     ("build", "--again", ENTRY),
     ("publish",),
-    ("remove", ENTRY),
+    ("publish", "--remove", ENTRY),
     ("gc",),
     ("gc", "--dry-run"),
     ("fetch", ENTRY),
@@ -90,9 +90,9 @@ def test_every_verb_that_publishes_or_proves_refuses_a_moved_prefix(
             assert f"was made for {old}" in done.stderr
         if lost is by_manifests:
             return  # nothing reads that generation any more
-        for verb in ("list",), ("history",), ("catalog", "check", ENTRY):
+        for verb in ("list",), ("history",), ("check", ENTRY):
             box.ok(*verb)
-        assert f"was made for {old}" in box.run("site", "check").stdout
+        assert f"was made for {old}" in box.run("check").stdout
         # The hint, by a link: what the installs have in them is what counts.
         old.symlink_to(new)
         name_in_site(box, old)
@@ -123,7 +123,7 @@ def test_path_is_written_once_and_again_when_it_was_lost(box: Sandbox) -> None:
     assert json.loads(place.read_text()) == {"schema": 1, "path": str(box.prefix)}
     before = place.stat().st_ino
     box.ok("build", ENTRY)
-    box.ok("remove", ENTRY)
+    box.ok("publish", "--remove", ENTRY)
     assert place.stat().st_ino == before
     place.unlink()
     box.ok("build", ENTRY)

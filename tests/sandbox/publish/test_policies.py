@@ -113,7 +113,7 @@ def test_names_that_differ_by_case_are_told_and_never_published_together(sandbox
     sandbox.recipe("base/1.0", ["shared"])
     sandbox.recipe("Base/2.0", ["hello-prefix"])
     sandbox.ok("lock", "base/1.0", "Base/2.0")
-    check = sandbox.run("catalog", "check")
+    check = sandbox.run("check")
     assert check.code == 1
     assert "error[names]: catalog: Base and base differ only by case\n" in check.stdout
     sandbox.ok("build", "base/1.0")
@@ -130,7 +130,7 @@ def test_requirement_beyond_the_sites_target_is_a_warning(sandbox: Sandbox) -> N
         "fast/1.0", ["shared"], requires={"cpu_level": "x86-64-v4", "glibc": "99.1"}, tests=[{"name": "t", "run": ":"}]
     )
     sandbox.ok("lock", "fast/1.0")
-    done = sandbox.run("catalog", "check", "fast/1.0")
+    done = sandbox.run("check", "fast/1.0")
     assert "requires.cpu_level: x86-64-v4, the site is built for x86-64-v2" in done.stdout
     assert "requires.glibc: 99.1, here is " in done.stdout
     assert "1 recipe checked: 0 errors, 2 warnings" in done.stdout

@@ -30,7 +30,7 @@ def test_portal_shows_the_modules_of_the_current_generation_and_a_rollback_takes
     assert ondemand.modules(portal, "sandbox") == [HELLO]
     sandbox.ok("build", "greet/1.0", "greet/2.0", "greet/3.0")
     assert ondemand.modules(portal, "sandbox") == [GREET, Shown("greet", "2.0"), HELLO]
-    sandbox.ok("remove", "hello/1.0")
+    sandbox.ok("publish", "--remove", "hello/1.0")
     assert ondemand.modules(portal, "sandbox") == [GREET, Shown("greet", "2.0")]
     sandbox.ok("rollback", "1")
     assert ondemand.modules(portal, "sandbox") == [HELLO]
@@ -48,7 +48,7 @@ def test_generation_without_entries_is_a_cluster_without_modules(sandbox: Sandbo
     sandbox.recipe("hello/1.0", ["hello-prefix"])
     sandbox.ok("lock", "hello/1.0")
     sandbox.ok("build", "hello/1.0")
-    sandbox.ok("remove", "hello/1.0")
+    sandbox.ok("publish", "--remove", "hello/1.0")
     assert ondemand.modules(sandbox.prefix / "current/portal", "sandbox") == []
 
 

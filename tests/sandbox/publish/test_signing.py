@@ -82,7 +82,7 @@ def test_a_site_begins_to_sign_and_each_publish_and_rollback_is_a_signed_flip(bo
     ]
     assert data(box, "verify")["flip"] == "flip 4, signed by anna"
     box.ok("gc")
-    box.ok("remove", "hello/1.0")
+    box.ok("publish", "--remove", "hello/1.0")
     assert data(box, "verify")["flip"] == "flip 5, signed by anna"
     assert faults(box) == []
 
@@ -140,12 +140,12 @@ def test_what_was_changed_is_not_signed_again_and_nothing_is_made_from_it(box: S
     words = error_of(box.run("sign"), box)
     assert words.startswith("error[generation-changed]: generation 2 ")
     assert words.endswith("; or `rm ROOT/prefix/current`; `envmgr publish` makes one of all that is built")
-    done = box.run("remove", "hello/1.0")
+    done = box.run("publish", "--remove", "hello/1.0")
     assert (done.code, done.stderr.count("generation-changed")) == (3, 1)
     (box.prefix / "current").unlink()  # what the hint says
     box.ok("publish")
     assert faults(box) == []
-    box.ok("remove", "hello/1.0")
+    box.ok("publish", "--remove", "hello/1.0")
 
 
 def test_publish_signs_a_generation_made_from_what_was_not_changed_of_a_damaged_one(box: Sandbox) -> None:
@@ -221,7 +221,7 @@ def test_nothing_is_made_from_what_nodes_refuse(box: Sandbox) -> None:
     current = box.prefix / "current"
     current.unlink()
     current.symlink_to("generations/0001")
-    for argv in (["remove", "hello/1.0"], ["publish", "other/1.0"]):
+    for argv in (["publish", "--remove", "hello/1.0"], ["publish", "other/1.0"]):
         done = box.run(*argv)
         assert done.code == 3
         assert error_of(done, box).startswith(
@@ -232,7 +232,7 @@ def test_nothing_is_made_from_what_nodes_refuse(box: Sandbox) -> None:
     forge(box.prefix / "generations/0002")
     for path in (*(box.prefix / "flips").glob("00000[34].json*"), box.prefix / "var/history.jsonl"):
         path.unlink()
-    assert error_of(box.run("remove", "hello/1.0"), box).startswith(
+    assert error_of(box.run("publish", "--remove", "hello/1.0"), box).startswith(
         "error[flip-untrusted]: generation 2 is current by "
     )
     current.unlink()

@@ -76,7 +76,7 @@ def test_rollback_waits_for_no_smoke_test_and_is_not_undone_by_it(box: Sandbox) 
 def test_rollback_there_and_back_leaves_no_number_below_a_complete_one(box: Sandbox) -> None:
     """`current` is what it was staged from again, but a higher number is complete."""
     process = in_its_test(box, "build", "tested/1.0")
-    box.ok("remove", "other/1.0")  # 4
+    box.ok("publish", "--remove", "other/1.0")  # 4
     box.ok("rollback", "2")
     (box.root / "go").touch()
     assert finish(process).code == 0

@@ -630,8 +630,8 @@ def test_damaged_old_record_harms_only_itself(published: Published, harm: str) -
     word = "format-unknown" if harm == "later-format" else "generation-damaged"
     assert (done.code, done.stderr.partition("]")[0]) == (3, f"error[{word}")
     box.ok("rollback", "2")
-    box.ok("show", "hello/1.0")
-    box.ok("remove", "other/1.0")
+    box.ok("list", "hello/1.0")
+    box.ok("publish", "--remove", "other/1.0")
     assert data(box, "gc", "--dry-run")["installs"] == []
     box.policies |= {"keep_days": 0, "keep_generations": 1}
     box.write_site()
@@ -647,7 +647,7 @@ def test_damaged_old_record_harms_only_itself(published: Published, harm: str) -
 
 def test_installs_of_a_kept_generation_with_a_damaged_record_stay(published: Published) -> None:
     box = published.box
-    box.ok("remove", "hello/1.0")
+    box.ok("publish", "--remove", "hello/1.0")
     published.open(published.path(RECORD)).write_text("{")
     box.policies |= {"keep_days": 0, "keep_generations": 2}
     box.write_site()

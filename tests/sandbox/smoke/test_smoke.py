@@ -212,7 +212,7 @@ def test_remove_tells_dependents_already_in_the_dry_run(sandbox: Sandbox) -> Non
     sandbox.recipe("top/1.0", ["shared"], depends=["base/1.0"])
     sandbox.ok("lock", "--all")
     sandbox.ok("build", "top/1.0")
-    done = sandbox.run("remove", "base/1.0", "--dry-run")
+    done = sandbox.run("publish", "--remove", "base/1.0", "--dry-run")
     assert (done.code, done.stdout) == (3, "")
     assert done.stderr.splitlines()[:2] == [
         "error[dependency-missing]: a published entry would lose what it depends on",

@@ -20,7 +20,7 @@ from tests.helpers.faults.worker import Worker, command, play_all
 from tests.helpers.places import CACHE, ROOT
 from tests.helpers.standin.channel import cached_channel
 
-WHOLE = ("rollback", "lock", "gc", "remove", "publish")
+WHOLE = ("rollback", "lock", "gc", "publish --remove", "publish")
 MOST = 12
 """Calls of other verbs, for each kind of fault; and of all verbs over the network, where a round takes several times as long."""
 OVER_THE_NETWORK = (

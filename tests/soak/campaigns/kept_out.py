@@ -10,7 +10,7 @@ from tests.soak.suite import run_pytest
 
 ROUNDS = 1
 FILES = (
-    "tests/sandbox/commands/test_contradictions.py",
+    "tests/sandbox/verbs/test_contradictions.py",
     "tests/sandbox/publish/test_lost_parts.py",
     "tests/cluster/audit/test_slurm.py",
     "tests/cluster/audit/test_software.py",

@@ -64,7 +64,7 @@ def _round(box: Sandbox, chance: random.Random) -> str:
 def _command(box: Sandbox, chance: random.Random) -> list[str]:
     here = _published(box)
     choices = [["build", *ENTRIES], ["gc"], *(["publish", entry] for entry in ENTRIES)]
-    choices += [["remove", entry] for entry in here]
+    choices += [["publish", "--remove", entry] for entry in here]
     kept = [p.parent.name for p in box.prefix.glob("generations/*/generation.json")]
     choices += [["rollback", str(int(name))] for name in kept if int(name) != box.current()]
     return chance.choice(sorted(choices))

@@ -63,7 +63,7 @@ def _round(cluster: Cluster, chance: random.Random, flips: int, *, kill: bool) -
 def _command(cluster: Cluster, host: str, chance: random.Random) -> list[str]:
     choices = [*[["build", OWN[host]]] * 4, *[["build", BOTH]] * 3, *[["gc"]] * 2]
     if (cluster.host_prefix / "current").exists():
-        choices += [["remove", entry] for entry in (OWN[host], BOTH) if entry in published(cluster)]
+        choices += [["publish", "--remove", entry] for entry in (OWN[host], BOTH) if entry in published(cluster)]
         kept = sorted(int(p.parent.name) for p in cluster.host_prefix.glob("generations/*/generation.json"))
         choices += [["rollback", str(chance.choice(kept))]]
     return chance.choice(choices)

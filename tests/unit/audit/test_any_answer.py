@@ -18,7 +18,7 @@ from envmgr.audit.fit.matrix import matrix
 from envmgr.audit.judge import how_asked, loose_of, rows_of
 from envmgr.audit.model import Check, Evidence, standing_alone
 from envmgr.audit.table import ENGINE
-from envmgr.catalog.recipe import Requires
+from envmgr.catalog.recipe_parts import Requires
 from envmgr.nodes.sets import expand
 from envmgr.probe.model import CONTEXTS, ShellAccount
 from tests.helpers.evidence import OURS, evidence, judgement

@@ -16,7 +16,7 @@ from envmgr.audit.grouping import AuditFinding, joined
 from envmgr.audit.model import Evidence
 from envmgr.audit.plan import PublishedGeneration
 from envmgr.audit.shell.modulepath import elements
-from envmgr.catalog.recipe import Requires
+from envmgr.catalog.recipe_parts import Requires
 from envmgr.catalog.site_file import SlurmSettings
 from envmgr.errors import InputError
 from envmgr.nodes.envelope import Reply

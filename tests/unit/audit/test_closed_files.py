@@ -31,8 +31,9 @@ from envmgr.audit.checks import (
 )
 from envmgr.audit.model import Check
 from envmgr.audit.openings import open_steps
-from envmgr.catalog.recipe import Requires
-from envmgr.modules.nodesetup import HOME, public_paths
+from envmgr.catalog.recipe_parts import Requires
+from envmgr.modules.node_paths import HOME
+from envmgr.modules.nodesetup import public_paths
 from envmgr.probe import shell as probe
 from envmgr.publish.signature import KeySigner
 from envmgr.report import Finding, SilentReporter

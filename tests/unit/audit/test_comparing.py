@@ -13,7 +13,7 @@ from envmgr.audit.checks import contexts, loading, mount, resolution
 from envmgr.audit.compare.between_nodes import Comparison, compare
 from envmgr.audit.model import Evidence, Outlier
 from envmgr.audit.plan import AuditRequest
-from envmgr.catalog.recipe import Requires
+from envmgr.catalog.recipe_parts import Requires
 from envmgr.nodes.sets import expand
 from envmgr.probe.model import CONTEXTS
 from tests.helpers.evidence import drifts, evidence, found, told

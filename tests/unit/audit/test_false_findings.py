@@ -14,20 +14,20 @@ import pytest
 from envmgr.audit.ask.ask_nodes import log_part, nodes_to_ask
 from envmgr.audit.checks import munge, nodes, slurm
 from envmgr.audit.fit.matrix import MatrixRow, matrix
+from envmgr.audit.grouping import Caused
 from envmgr.audit.model import Evidence
-from envmgr.catalog.recipe import Requires
-from envmgr.cli.text.nodes import _summary
-from envmgr.commands.audit import AuditResult, WayAnswers, _can_send_jobs
+from envmgr.audit.result import AuditResult, WayAnswers
+from envmgr.catalog.recipe_parts import Requires
+from envmgr.cli.render import answer_text
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.nodes.batch import _program
 from envmgr.nodes.envelope import Reply
 from envmgr.nodes.slurm import is_busy, slurm_names, states_or_reason, why_no_step
 from envmgr.probe.model import Fleet, Group
 from envmgr.probe.shell import join_probes, read_answer
-from envmgr.report import Finding
+from envmgr.steps.audit import _can_send_jobs
 from envmgr.system.run import Runner
 from tests.helpers.evidence import audit_plan, evidence, site, told
-from tests.helpers.exposition import answer_text
 from tests.helpers.waiting import DEADLINE, HANGS
 
 QOS = "`transport: {slurm_options: [--qos=…]}` in site.yaml, --reservation or --oversubscribe, gets a job in"
@@ -304,7 +304,7 @@ WELL = AuditResult(
     finished=1.0,
     seconds=1.0,
 )
-NOTE = Finding("nodes", "note", "Slurm", "busy: x", nodes="c2")
+NOTE = Caused("nodes", "note", "Slurm", "busy: x", nodes="c2")
 LATE = (WayAnswers("ssh", "c[1-3]", "", ""), WayAnswers("slurm", "c[1,3]", "", "c2"))
 
 
@@ -334,7 +334,7 @@ LATE = (WayAnswers("ssh", "c[1-3]", "", ""), WayAnswers("slurm", "c[1,3]", "", "
     ],
 )
 def test_last_line_claims_what_was_looked_at(changed: dict[str, Any], line: str) -> None:
-    assert _summary(replace(WELL, **changed)) == line
+    assert [*replace(WELL, **changed).lines()][-1] == line
 
 
 def without_jobs(reason: str, state: str = "idle") -> Evidence:

@@ -11,7 +11,7 @@ from envmgr.audit.fit.install_facts import missing_libraries
 from envmgr.audit.fit.matrix import MatrixRow, matrix, node_facts, observed
 from envmgr.catalog.fitness import NodeFacts
 from envmgr.catalog.gpus import Gpu
-from envmgr.catalog.recipe import Requires
+from envmgr.catalog.recipe_parts import Requires
 from tests.helpers.evidence import audit_plan, evidence, site, told
 from tests.helpers.hardware import NODE, V2, driven
 

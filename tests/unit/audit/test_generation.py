@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from envmgr.audit.checks import generation
-from envmgr.catalog.recipe import Requires
+from envmgr.catalog.recipe_parts import Requires
 from tests.helpers.evidence import SHA, evidence, told
 
 NODE = {"current": "generations/0001", "generation.record": SHA}

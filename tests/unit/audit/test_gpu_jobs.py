@@ -13,7 +13,7 @@ from envmgr.audit.checks import fitness
 from envmgr.audit.fit.matrix import MatrixRow, hiding, matrix, observed, with_shown
 from envmgr.audit.model import Evidence
 from envmgr.catalog.gpus import Gpu
-from envmgr.catalog.recipe import Requires
+from envmgr.catalog.recipe_parts import Requires
 from envmgr.nodes.envelope import Reply
 from envmgr.probe.model import Fleet, Group
 from tests.helpers.evidence import evidence, told

@@ -14,7 +14,7 @@ from envmgr.audit.grouping import AuditFinding, Caused, Links, Loose, every_find
 from envmgr.audit.hints import Action, Place, add, delete, hint_of, look
 from envmgr.audit.judge import judge
 from envmgr.audit.table import Steps
-from envmgr.cli.text.nodes import also
+from envmgr.audit.text import also
 from envmgr.nodes.sets import expand
 from envmgr.probe.model import CONTEXTS
 from tests.helpers.evidence import evidence

@@ -11,7 +11,7 @@ import pytest
 
 from envmgr.audit.ask.peer_addresses import drawn, peers_here
 from envmgr.audit.checks import names
-from envmgr.catalog.recipe import Requires, SmokeTest
+from envmgr.catalog.recipe_parts import Requires, SmokeTest
 from envmgr.system.run import Runner
 from tests.helpers.evidence import evidence, found, told
 

@@ -13,7 +13,6 @@ from envmgr.audit.checks import all_checks
 from envmgr.audit.judge import judge
 from envmgr.audit.model import Check
 from envmgr.audit.table import Declared, read_table
-from envmgr.cli.text.nodes import show_audit
 from envmgr.probe import shell as probe
 from envmgr.probe.model import Facts
 from envmgr.probe.shell import read_lines
@@ -22,7 +21,7 @@ from envmgr.system.shelltext import script_text
 from tests.helpers import evidence
 from tests.helpers.contributing import DRIFT_SHELL, DRIFT_TABLE, add_drift, examples
 from tests.helpers.drifts import Drift, all_drifts
-from tests.helpers.exposition import WELL
+from tests.helpers.exposition import WELL, text
 from tests.helpers.places import ROOT
 
 FACT = "clock.zone"
@@ -52,10 +51,9 @@ def findings(check: Check, **zones: str) -> tuple[Finding, ...]:
     return judged.findings
 
 
-def test_row_judges_nodes_as_the_page_shows(check: Check, capsys: pytest.CaptureFixture[str]) -> None:
+def test_row_judges_nodes_as_the_page_shows(check: Check) -> None:
     assert findings(check, c1=USUAL, c2=USUAL, c3=USUAL) == ()
-    show_audit(replace(WELL, findings=findings(check, c1=USUAL, c2=OTHER, c3=USUAL)))
-    shown = capsys.readouterr().out.split("\n\n")[1]
+    shown = text(replace(WELL, findings=findings(check, c1=USUAL, c2=OTHER, c3=USUAL)), "table").split("\n\n")[1]
     page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     on_page = page.partition("The audit then reports:\n\n")[2].partition("\n\n")[0]
     assert shown.startswith("warning[clock] c2: ")
@@ -90,8 +88,8 @@ def test_row_of_the_test_is_one_that_campaigns_take(check: Check, drift: Drift) 
     found = findings(check, c1=USUAL, c2=OTHER, c3=USUAL)
     (told,) = drift.findings({"findings": [vars_of(each) for each in found]})
     assert drift.hint in told["hint"]
-    for text in (drift.do, drift.undo):
-        assert subprocess.run(["/bin/sh", "-n"], input=text, text=True, check=False).returncode == 0
+    for script in (drift.do, drift.undo):
+        assert subprocess.run(["/bin/sh", "-n"], input=script, text=True, check=False).returncode == 0
 
 
 def vars_of(finding: Finding) -> dict[str, str]:

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from envmgr.audit.checks import all_checks, node_setup
-from envmgr.modules.nodesetup import HOOK, PROFILE, TASK_PROLOG, node_files
+from envmgr.modules.node_paths import HOOK, PROFILE, TASK_PROLOG
+from envmgr.modules.nodesetup import node_files
 from envmgr.nodes.envelope import Reply
 from envmgr.probe.model import CONTEXTS, Fleet
 from tests.helpers.evidence import evidence, judgement, line, site, told

@@ -32,7 +32,7 @@ def test_findings() -> None:
     assert line.startswith("error c2: vend/1: /opt/vendor: No such file or directory | the tree that was published")
     assert line.endswith("other nodes have it; on the node: `findmnt -T /opt/vendor`: is it mounted there?")
     (line,) = told(outside, given({"c1": gone, "c2": gone}))
-    assert line.endswith("ask those who keep /opt/vendor; if it is gone for good: `envmgr remove vend/1`")
+    assert line.endswith("ask those who keep /opt/vendor; if it is gone for good: `envmgr publish --remove vend/1`")
     (line,) = told(outside, given({"c1": good("1" * 64), "c2": good()}))
     assert line.startswith("error c1: vend/1: /opt/vendor is not what was published | ")
     assert "is /opt/vendor another copy on these nodes?" in line

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from envmgr.audit.checks import get_check, signature
-from envmgr.modules.nodesetup import FLIP_STAMP, PROFILE, SIGNERS
+from envmgr.modules.node_paths import FLIP_STAMP, PROFILE, SIGNERS
 from envmgr.publish.flip_checks import FlipFault, mend_of
 from envmgr.system.files import shipped
 from envmgr.system.shelltext import script_text

@@ -9,7 +9,7 @@ import pytest
 
 from envmgr.audit.checks import slurm
 from envmgr.audit.model import Evidence
-from envmgr.modules.nodesetup import SLURM_LINE
+from envmgr.modules.node_paths import SLURM_LINE
 from envmgr.probe import shell as probe
 from envmgr.probe.shell import read_lines
 from envmgr.system.shelltext import script_text

@@ -20,7 +20,7 @@ from envmgr.audit.fit.install_facts import covered_by, start_fault
 from envmgr.audit.fit.matrix import MatrixRow, matrix
 from envmgr.audit.model import Evidence
 from envmgr.audit.plan import ExpectedInstall
-from envmgr.catalog.recipe import Requires
+from envmgr.catalog.recipe_parts import Requires
 from envmgr.modules.spec import EnvOp, ModuleSpec
 from envmgr.probe.model import CONTEXTS
 from envmgr.probe.shell import join_probes

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from envmgr.backends import Built, LoadedLock, get_backend
-from envmgr.builds.install import Ensured, ensure_install
+from envmgr.builds import Ensured
+from envmgr.builds.install import ensure_install
 from envmgr.builds.prepare import can_write
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe

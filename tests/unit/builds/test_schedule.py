@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from envmgr.backends import LoadedLock
-from envmgr.builds.install import Ensured
+from envmgr.builds import Ensured
 from envmgr.builds.schedule import Work, make_all, raise_first
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe

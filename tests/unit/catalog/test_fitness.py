@@ -18,7 +18,7 @@ from envmgr.catalog.fitness import NodeFacts, NodeNeeds, cpu_level, gpu_needs, l
 from envmgr.catalog.fitness import unfit as unfit_for
 from envmgr.catalog.gpus import Gpu
 from envmgr.catalog.names import older
-from envmgr.catalog.recipe import Requires
+from envmgr.catalog.recipe_parts import Requires
 from envmgr.catalog.site import Site
 from envmgr.catalog.site_file import CPU_ORDER
 from envmgr.errors import EnvmgrError

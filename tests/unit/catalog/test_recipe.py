@@ -16,7 +16,8 @@ from pydantic import ValidationError
 from envmgr.catalog.accept import RULES
 from envmgr.catalog.environment import Environment, ShellText
 from envmgr.catalog.names import sort_key
-from envmgr.catalog.recipe import Recipe, Requires, SmokeTest, Software, load_recipe, load_software, shared_files
+from envmgr.catalog.recipe import Recipe, Software, load_recipe, load_software, shared_files
+from envmgr.catalog.recipe_parts import Requires, SmokeTest
 from envmgr.errors import InputError
 from envmgr.system.untrusted_files import read_bytes
 from tests.helpers.wording import one_of, pydantic_refuses, pydantic_says

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import inspect
+import importlib
 import re
 
 import pytest
 
+from envmgr.cli.app import VERBS as TABLE
 from tests.helpers.verbs import VERBS
 
-ONLY_RUNS = {"test"}  # becomes the build user so that an entry's commands do not run as root
-WRITES = {"output", "report", "save_baseline", "apply"}
-
-
-def source(verb: str) -> str:
-    return inspect.getsource(inspect.unwrap(VERBS[verb].callback))
+WRITES = {"output", "report", "save_baseline", "apply", "folder"}
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_verb_that_writes_has_a_dry_run(verb: str) -> None:
     names = {each.name for each in VERBS[verb].params}
-    writes = bool(names & WRITES) or ("writes_prefix=" in source(verb) and verb not in ONLY_RUNS)
-    if writes:
+    module, _, function = TABLE[verb].function.partition(":")
+    needs = vars(getattr(importlib.import_module(f"envmgr.verbs.{module}"), function)).get("needs")
+    if names & WRITES or needs == "write":
         assert "dry_run" in names, f"{verb}: {sorted(names & WRITES)}"
 
 

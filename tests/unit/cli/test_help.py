@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from envmgr.cli.app import VERBS as TABLE
 from envmgr.cli.app import app
 from tests.helpers.places import ROOT
 from tests.helpers.verbs import VERBS
@@ -23,27 +25,33 @@ def said(*argv: str) -> str:
     return done.output
 
 
-def rows(text: str) -> dict[str, tuple[str, str, str]]:
-    """verb -> its group, what it does, its example."""
-    found = {}
-    for group, lines in re.findall(
-        r"^(\w+):\n((?:  .*\n)+)", text.partition("Options:")[2].partition("\n\n")[2], re.MULTILINE
-    ):
-        for name, does, example in re.findall(r"^  (\S.*?)  +(\S.*)\n +(envmgr .*)\n", lines, re.MULTILINE):
-            found[name] = (group, does, example)
-    return found
+def test_help_shows_the_verbs_of_a_week_and_help_all_every_verb() -> None:
+    assert list(TABLE) == list(VERBS)
+    text = said("--help")
+    shown = {name: f"  {row.example:36}  {row.about}\n" in text for name, row in TABLE.items()}
+    assert [name for name, is_shown in shown.items() if is_shown] == [n for n, row in TABLE.items() if row.weekly]
+    assert sum(shown.values()) == 20
+    assert text.endswith("\n  `envmgr help --all` lists all verbs, and `envmgr VERB --help` explains one.\n")
+    groups = json.loads(said("help", "--all", "--format", "json"))["groups"]
+    assert list(groups) == GROUPS
+    assert [row for rows in groups.values() for row in rows] == [[row.example, row.about] for row in TABLE.values()]
+    lines = said("help").splitlines()
+    assert "  rollback 12                        Make an earlier generation current." in lines
+    assert [line for line in lines if line.startswith("  promote")] == []
 
 
-def test_every_verb_is_in_one_group_with_an_example() -> None:
-    found = rows(said("--help"))
-    assert sorted(found) == sorted(VERBS)
-    assert list(dict.fromkeys(group for group, _, _ in found.values())) == GROUPS
-    assert [name for name, (_, _, example) in found.items() if not example.startswith(f"envmgr {name}")] == []
-
-
-def test_groups_say_the_first_sentence_of_each_verb() -> None:
+def test_table_says_the_first_sentence_of_each_verb_and_an_example_of_it() -> None:
     first = {verb: (VERBS[verb].help or "").partition("\n")[0] for verb in VERBS}
-    assert {name: does for name, (_, does, _) in rows(said("--help")).items()} == first
+    assert {name: row.about for name, row in TABLE.items()} == first
+    assert [name for name, row in TABLE.items() if not row.example.startswith(name)] == []
+
+
+def test_help_of_a_group_lists_its_verbs() -> None:
+    text = said("user", "--help")
+    assert "\nCommands:\n  create  Make an environment on a published entry.\n  list    List your" in text
+    assert text.replace("in\n  ", "in ").endswith(
+        f"\n  Example: envmgr user list\n\n  Read more in {ROOT / 'docs/users.md'}.\n"
+    )
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -52,7 +60,7 @@ def test_help_of_a_verb_ends_with_an_example_that_is_understood_and_a_page_that_
     match = re.search(r"\n  Example: (.*)\n\n  Read more in (/\S+/docs/[a-z-]+\.md)\.\n\Z", text)
     assert match is not None
     example, page = match.groups()
-    assert example == rows(said("--help"))[verb][2]
+    assert example == f"envmgr {TABLE[verb].example}"
     assert f"envmgr {verb.partition(' ')[0]}" in Path(page).read_text("utf-8")
     whole = typer.main.get_command(app)
     context = whole.make_context("envmgr", shlex.split(example)[1:])
@@ -72,15 +80,6 @@ def test_an_example_that_is_wrong_would_be_refused(wrong: str) -> None:
     context = whole.make_context("envmgr", [name, *words])
     with pytest.raises(Exception, match=r"No such option|is not a valid|valid integer"):
         whole.get_command(context, name).make_context(name, words, parent=context)
-
-
-@pytest.mark.parametrize(("group", "page"), [("site", "docs/site.md"), ("catalog", "docs/recipe.md")])
-def test_help_of_a_group_has_an_example_and_a_page_too(group: str, page: str) -> None:
-    assert (
-        said(group, "--help")
-        .replace("in\n  ", "in ")
-        .endswith(f"\n  Example: envmgr {group} check\n\n  Read more in {ROOT / page}.\n")
-    )
 
 
 def test_every_option_is_explained_by_a_sentence() -> None:

@@ -15,7 +15,8 @@ import pytest
 from tests.helpers.places import ROOT
 from tests.helpers.waiting import DEADLINE
 
-BLOCK = re.compile(r"```python\n# (envmgr/\S+)\n(.*?)```", re.DOTALL)
+BLOCK = re.compile(r"```(?:python|text)\n# (envmgr/\S+)\n(.*?)```", re.DOTALL)
+BELOW = "  list * "  # the row of the table below which the verb's row is put
 
 
 def files_of_the_verb() -> dict[str, str]:
@@ -29,11 +30,11 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("copy")
     for name in ("envmgr", "modulefiles", "nodesetup", "easyconfigs"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for path, text in files_of_the_verb().items():
-        file = copy / path
-        before, main, after = (file.read_text("utf-8") if file.exists() else "").partition("def main() -> None:")
-        assert bool(main) == (file.name == "app.py")  # its row is among those of the other verbs
-        file.write_text(f"{before}\n\n{text}\n\n{main}{after}", "utf-8")
+    files = files_of_the_verb()
+    (copy / "envmgr/verbs/count.py").write_text(files["envmgr/verbs/count.py"], "utf-8")
+    table = copy / "envmgr/cli/app.py"
+    before, row, after = table.read_text("utf-8").partition(BELOW)
+    table.write_text(f"{before}{files['envmgr/cli/app.py']}{row}{after}", "utf-8")
     for entry in ("hello/1.0", "hello/2.0"):
         recipe = copy / "recipes" / entry / "recipe.yaml"
         recipe.parent.mkdir(parents=True)
@@ -55,20 +56,12 @@ def run(copied: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_page_shows_a_command_its_text_and_its_options() -> None:
-    assert list(files_of_the_verb()) == [
-        "envmgr/commands/count.py",
-        "envmgr/cli/text/count.py",
-        "envmgr/cli/catalog.py",
-        "envmgr/cli/app.py",
-    ]
-
-
-def test_new_verb_is_in_the_help(copied: Path) -> None:
-    done = run(copied, "--help")
-    assert (
-        "  count           Count the entries of the catalogs.\n                  envmgr count python\n" in done.stdout
+def test_new_verb_is_in_the_list_of_all(copied: Path) -> None:
+    assert list(files_of_the_verb()) == ["envmgr/verbs/count.py", "envmgr/cli/app.py"]
+    assert re.search(
+        r"^  count python +Count the entries of the catalogs\.$", run(copied, "help", "--all").stdout, re.MULTILINE
     )
+    assert "Only entries of this name." in run(copied, "count", "--help").stdout
 
 
 def test_new_verb_answers_as_text_and_as_json(copied: Path) -> None:

@@ -2,11 +2,8 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import importlib
-import inspect
 import json
 import os
-import pkgutil
 import pty
 import subprocess
 import sys
@@ -20,33 +17,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-import envmgr.cli.text
-import envmgr.commands
-from envmgr.builds.slurm.job import BuildJobResult
 from envmgr.catalog.locks import LockChange
 from envmgr.catalog.names import Entry
-from envmgr.catalog.recipe import Deprecated, Recipe
-from envmgr.cli.render import print_error, print_json, table, to_data
-from envmgr.commands.shell_init import ShellInitResult
-from envmgr.commands.verify import VerifyResult
+from envmgr.catalog.recipe import Recipe
+from envmgr.catalog.recipe_parts import Deprecated
+from envmgr.cli.render import print_error, print_json, print_table, to_data
 from envmgr.errors import CommandError, EnvmgrError, InputError, Interrupted
 from envmgr.publish.records import PublishedEntry
-from envmgr.report import Finding, Result
+from envmgr.report import Finding, Result, Table
+from envmgr.steps.verify import VerifyResult
+from envmgr.verbs.schema import result_classes
+from envmgr.verbs.shell_init import ShellInitResult
 from tests.helpers.places import ROOT
 from tests.helpers.waiting import DEADLINE
 
-
-def result_types() -> list[type]:
-    """Every class under envmgr.commands that has a schema, and that of a build's job: what a verb can return."""
-    modules = [
-        importlib.import_module(f"envmgr.commands.{m.name}") for m in pkgutil.iter_modules(envmgr.commands.__path__)
-    ]
-    values = [v for module in modules for v in vars(module).values()]
-    found = [v for v in values if isinstance(v, type) and dataclasses.is_dataclass(v) and "schema" in vars(v)]
-    return sorted({*found, BuildJobResult}, key=lambda t: t.__name__)
-
-
-RESULTS = result_types()
+RESULTS = sorted(result_classes().values(), key=lambda kind: kind.__name__)
+"""What a verb can return."""
 
 
 def sample(kind: Any) -> Any:
@@ -92,15 +78,8 @@ def test_every_result_has_a_schema_of_its_own_with_a_version() -> None:
     assert all(s.startswith("envmgr.") and s.rpartition("/")[2].isdigit() for s in schemas)
 
 
-def test_every_result_has_one_function_that_shows_it() -> None:
-    """That a verb gives its result to this one, mypy sees in `shown`."""
-    modules = [
-        importlib.import_module(f"envmgr.cli.text.{m.name}") for m in pkgutil.iter_modules(envmgr.cli.text.__path__)
-    ]
-    functions = [f for m in modules for f in vars(m).values() if inspect.isfunction(f) and f.__module__ == m.__name__]
-    public = [f for f in functions if f.__name__.startswith("show_")]
-    told = [f.__annotations__["result"].rpartition(".")[2] for f in public if "result" in f.__annotations__]
-    assert sorted(told) == [k.__name__ for k in RESULTS]
+def test_every_result_has_lines_of_its_own() -> None:
+    assert [kind.__name__ for kind in RESULTS if "lines" not in vars(kind)] == []
 
 
 def test_every_result_has_an_exit_code() -> None:
@@ -232,7 +211,7 @@ def test_table_is_one_line_a_record_when_stdout_is_no_terminal(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     long = "word " * 60 + "end"
-    table([["a", long], ["bbb", "ä", "[bold]x[/bold]"], ["c"]], header=["id", "text", "more"])
+    print_table(Table([["a", long], ["bbb", "ä", "[bold]x[/bold]"], ["c"]], ["id", "text", "more"]))
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
         f"id   text{' ' * (len(long) - 4)}  more",
@@ -243,13 +222,15 @@ def test_table_is_one_line_a_record_when_stdout_is_no_terminal(
 
 
 def test_table_without_rows_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    table([], header=["a"])
+    print_table(Table([], ["a"]))
     assert capsys.readouterr() == ("", "")
 
 
 def test_table_is_folded_to_a_terminal() -> None:
     controller, terminal = pty.openpty()
-    code = "from envmgr.cli.render import table; table([['a', 'word ' * 20], ['b', '[bold]x']])"
+    code = (
+        "from envmgr.cli.render import Table, print_table; print_table(Table([['a', 'word ' * 20], ['b', '[bold]x']]))"
+    )
     env = {**os.environ, "COLUMNS": "30", "TERM": "xterm"}
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, stdout=terminal, env=env, check=True, timeout=DEADLINE

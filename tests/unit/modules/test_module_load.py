@@ -7,7 +7,7 @@ from datetime import date
 
 import pytest
 
-from envmgr.catalog.recipe import Deprecated
+from envmgr.catalog.recipe_parts import Deprecated
 from tests.helpers.lmod_shell import DIGEST, LMOD, make_tree, op, spec
 
 # The user's own values are ASCII and not empty: Lmod 8.6.19 damages others when it brings them back (its base64 loses bits

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envmgr.catalog.gpus import GpuNeeds
-from envmgr.catalog.recipe import Deprecated, Requires, SmokeTest
+from envmgr.catalog.recipe_parts import Deprecated, Requires, SmokeTest
 from envmgr.catalog.site import load_site
 from envmgr.errors import EnvmgrError
 from envmgr.modules.families import Families, find_families, member_of

@@ -167,7 +167,7 @@ UNSHOWN = "\x1b]0;owned\x07 \x9b31m \u202egnp.exe\u2066 \x7f"
 def test_what_a_recipe_tells_never_acts_on_a_terminal(tmp_path: Path) -> None:
     from datetime import date
 
-    from envmgr.catalog.recipe import Deprecated
+    from envmgr.catalog.recipe_parts import Deprecated
 
     gone = Deprecated.model_construct(message=UNSHOWN, date=date(2030, 1, 1))
     tree = make_tree(

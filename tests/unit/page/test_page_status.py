@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, gpu_needs
 from envmgr.catalog.gpus import Gpu
-from envmgr.catalog.recipe import Requires
+from envmgr.catalog.recipe_parts import Requires
 from envmgr.page.status import GroupVerdict, LastTest, Status, make_status
 from envmgr.store.node_facts import FleetFacts, Seen
 from envmgr.store.node_tests import NodeTests, SeenTest

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.commands.in_use import Uses, read_uses, uses_script
+from envmgr.steps.in_use import Uses, read_uses, uses_script
 from envmgr.system.run import run_detached
 from tests.helpers.waiting import DEADLINE, HANGS, long_enough
 from tests.helpers.waiting_programs import MAPPED, OPENED, standing

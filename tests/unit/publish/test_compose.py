@@ -5,7 +5,8 @@ from typing import Any
 
 from envmgr.catalog.gpus import GpuNeeds
 from envmgr.catalog.names import Entry
-from envmgr.catalog.recipe import Deprecated, Recipe, Requires, SmokeTest, Software
+from envmgr.catalog.recipe import Recipe, Software
+from envmgr.catalog.recipe_parts import Deprecated, Requires, SmokeTest
 from envmgr.modules.spec import EnvOp, ModuleSpec, ShellFunction, UnloadCommand
 from envmgr.publish.compose import compose_module
 from envmgr.store.manifest import InstallFacts

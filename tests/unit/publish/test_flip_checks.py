@@ -15,9 +15,6 @@ import pytest
 from envmgr.audit.checks import signature
 from envmgr.audit.controller import Controller
 from envmgr.catalog.site import load_site
-from envmgr.commands import Context
-from envmgr.commands.generations import sign_current
-from envmgr.commands.verify import VerifyWhat, verify_entries
 from envmgr.nodes.sets import NodeSets
 from envmgr.publish import flip_checks, flip_guards, flipfile, records
 from envmgr.publish.flipfile import sequences, withdraw
@@ -26,8 +23,11 @@ from envmgr.publish.records import read_current
 from envmgr.publish.signature import KeySigner
 from envmgr.publish.staging import abandon
 from envmgr.report import SilentReporter
+from envmgr.steps import Context
+from envmgr.steps.verify import VerifyWhat, look
 from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner
+from envmgr.verbs.sign import sign
 from tests.helpers.evidence import evidence
 from tests.helpers.forked import forked
 from tests.helpers.signed import SignedPrefix, make_key
@@ -53,11 +53,11 @@ def context(made: SignedPrefix, *, signs: bool = False) -> Context:
 
 
 def verified(made: SignedPrefix) -> list[str]:
-    return [each.found for each in verify_entries(context(made), VerifyWhat()).findings if each.check == "flip"]
+    return [each.found for each in look(context(made), VerifyWhat()).result().findings if each.check == "flip"]
 
 
 def signed(made: SignedPrefix) -> list[str]:
-    return [each.found for each in sign_current(context(made, signs=True), dry_run=True).faults]
+    return [each.found for each in sign(context(made, signs=True), dry_run=True).faults]
 
 
 def audited(made: SignedPrefix) -> list[str]:
@@ -146,7 +146,7 @@ def sign_again(made: SignedPrefix, *, accept_gap: bool = False) -> int | None:
     """As `envmgr sign`, which looks at modes, too."""
     for path in made.prefix.generations.rglob("*"):
         path.chmod(0o555 if path.is_dir() else 0o444)
-    return sign_current(context(made, signs=True), accept_gap=accept_gap).sequence
+    return sign(context(made, signs=True), accept_gap=accept_gap).sequence
 
 
 def lose_flip(made: SignedPrefix, sequence: int) -> None:
@@ -356,7 +356,7 @@ def test_a_generation_that_goes_as_it_is_read_is_not_current_any_more(
 def test_a_generation_that_gc_takes_as_it_is_verified_is_no_finding(
     made: SignedPrefix, everything: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from envmgr.commands import verify
+    from envmgr.steps import verify
 
     real = verify.verify_generation
 
@@ -368,6 +368,6 @@ def test_a_generation_that_gc_takes_as_it_is_verified_is_no_finding(
         return real(prefix, number, *args)
 
     monkeypatch.setattr(verify, "verify_generation", late)
-    found = verify_entries(context(made), VerifyWhat(everything=everything))
+    found = look(context(made), VerifyWhat(everything=everything)).result()
     assert 2 not in found.generations
     assert not [each.found for each in found.findings if "generations/0002" in each.where]

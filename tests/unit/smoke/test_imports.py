@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.catalog.recipe import SmokeTest
+from envmgr.catalog.recipe_parts import SmokeTest
 from envmgr.modules.spec import ModuleSpec
 from envmgr.smoke import here, imports
 from envmgr.smoke.imports import modules_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.catalog.recipe import SmokeTest
+from envmgr.catalog.recipe_parts import SmokeTest
 from envmgr.catalog.site import load_site
 from envmgr.nodes.envelope import Reply
 from envmgr.smoke.nodes import RunAccount, choose_account

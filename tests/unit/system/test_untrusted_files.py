@@ -195,9 +195,10 @@ def test_texts_of_others_are_one_short_line() -> None:
 
 # Who may open files in another way, and which these are. None of them is of a catalog, a lock, a record or the history.
 OTHERWISE = {
-    "commands/usage.py": "text of a log that the caller names: lines of a size",
-    "commands/verb_run.py": "what a verb of ours printed just now",
-    "commands/page.py": "files of a generation, by what opens no link and no pipe; what a copy writes",
+    "verbs/usage.py": "text of a log that the caller names: lines of a size",
+    "steps/verb_run.py": "what a verb of ours printed just now",
+    "steps/page_files.py": "files of a generation, by what opens no link and no pipe",
+    "verbs/page.py": "files of a generation, by what opens no link and no pipe; what a copy writes",
     "page/render.py": "a style and a script that ship with envmgr",
     "publish/extras.py": "a generation that is being staged",
     "audit/checks/fitness.py": "a script that ships with envmgr",
@@ -233,12 +234,12 @@ OTHERWISE = {
     "builds/slurm/ends.py": "logs of a job",
     "catalog/site.py": "/etc/os-release",
     "cli/app.py": "/dev/null",
-    "cli/completion.py": "modules of envmgr",
+    "steps/verb_words.py": "modules of envmgr",
     "cli/run.py": "/dev/null",
-    "commands/init.py": "a template that ships with envmgr",
-    "commands/job.py": "a template that ships with envmgr",
-    "commands/shell_init.py": "/proc",
-    "commands/verify_nodes.py": "what nodes are held against: the files of an install or a generation, hashed",
+    "verbs/init.py": "a template that ships with envmgr",
+    "steps/job_text.py": "a template that ships with envmgr",
+    "verbs/shell_init.py": "/proc",
+    "steps/verify_nodes.py": "what nodes are held against: the files of an install or a generation, hashed",
     "downloads/__init__.py": "the cache, and what an administrator names",
     "downloads/transfer.py": "the cache, held against a sha256",
     "downloads/logins.py": "the caller's own file of logins",
@@ -266,7 +267,7 @@ OTHERWISE = {
     "system/shelltext.py": "a script that ships with envmgr",
     "wheels/metadata.py": "a member of a wheel that is open, up to a size",
     "wheels/unpack.py": "a wheel of the cache",
-    "commands/site_policies.py": "the kernel's flags, and the public part of the key that site.yaml names",
+    "steps/site_policies.py": "the kernel's flags, and the public part of the key that site.yaml names",
 }
 OPENS = {
     "open",

@@ -1,4 +1,4 @@
-"""Which GPUs a closure is compiled for: what is said, digests, stale locks, and what `site check` says."""
+"""Which GPUs a closure is compiled for: what is said, digests, stale locks, and what `check` says."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_refusal_names_the_first_of_many_easyconfigs() -> None:
     assert (error.context[0], error.context[-1]) == ("a0.eb has a template of it", "and 4 more")
 
 
-# What `site check` says
+# What `check` says
 
 
 def gpu(vendor: str, arch: str) -> NodeFacts:

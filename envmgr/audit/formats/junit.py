@@ -1,0 +1,119 @@
+"""JUnit's XML, for Jenkins, GitLab and similar tools: one suite for each check, one case for each set of nodes. Pure.
+
+Errors and warnings are failures, notes are output. Nodes that never answered are skipped cases, so that nothing reads
+as fine that was not looked at.
+
+Source: junit-10.xsd of jenkinsci/xunit-plugin; GitLab, "Unit test reports".
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from envmgr.audit.text import place
+from envmgr.nodes.sets import expand, fold
+
+if TYPE_CHECKING:
+    from envmgr.audit.result import AuditResult
+    from envmgr.errors import EnvmgrError
+    from envmgr.report import Finding
+
+# What XML 1.0 has no way to write. Source: XML 1.0, 2.2 Characters.
+_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def result_text(result: AuditResult) -> str:
+    checks = dict.fromkeys([*result.checks, *(f.check for f in result.every)])
+    nodes = expand(result.nodes)
+    missing = frozenset(nodes) - {node for asked in result.asked for node in expand(asked.answered)}  # in every way
+    suites = [_suite(c, list(_cases(c, result.every, nodes, missing)), result.finished) for c in checks]
+    if result.exit_code == 3:
+        suites.insert(0, _could_not(result.lacked, "", result.finished))
+    return _document(suites, result.seconds)
+
+
+def error_text(error: EnvmgrError, *, now: float) -> str:
+    """Return the text for an audit that could not run, as one case with an error. `now` is epoch seconds."""
+    return _document([_could_not(f"{error.reference}: {error.message}", error.render(), now)], 0)
+
+
+def _cases(
+    check: str, all_findings: Iterable[Finding], all_nodes: Iterable[str], missing: frozenset[str]
+) -> Iterable[ET.Element]:
+    by_nodes: dict[str, list[Finding]] = {}
+    for finding in all_findings:
+        if finding.check == check:
+            by_nodes.setdefault(finding.nodes or finding.between, []).append(finding)
+    for nodes, findings in by_nodes.items():
+        yield _case(check, nodes or "here", findings)
+    told = {node for nodes in by_nodes for node in expand(nodes)}
+    well = [node for node in all_nodes if node not in told]
+    if answered := [node for node in well if node not in missing]:
+        yield _case(check, fold(answered), ())
+    if silent := [node for node in well if node in missing]:
+        case = _case(check, fold(silent), ())
+        ET.SubElement(case, "skipped", message="did not answer")
+        yield case
+
+
+def _case(check: str, name: str, findings: Sequence[Finding]) -> ET.Element:
+    case = ET.Element("testcase", name=_clean(name), classname=_clean(f"envmgr.audit.{check}"))
+    bad = [f for f in findings if f.severity != "note"]
+    notes = [f for f in findings if f.severity == "note"]
+    if bad:
+        more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+        severity = "error" if any(f.severity == "error" for f in bad) else "warning"
+        message = _clean(f"{bad[0].where}: {bad[0].found}{more}")
+        ET.SubElement(case, "failure", type=severity, message=message).text = _blocks(bad)
+    if notes:
+        ET.SubElement(case, "system-out").text = _blocks(notes)
+    return case
+
+
+def _blocks(findings: Iterable[Finding]) -> str:
+    return _clean("\n".join(line for finding in findings for line in _lines(finding)))
+
+
+def _lines(finding: Finding) -> Iterable[str]:
+    yield f"{finding.severity}[{finding.check}] {place(finding)}: {finding.where}"
+    rows = {"found": finding.found, "expected": finding.expected, "hint": finding.hint}
+    yield from (f"  {name:<9} {text}" for name, text in rows.items() if text)
+
+
+def _could_not(message: str, text: str, when: float) -> ET.Element:
+    case = ET.Element("testcase", name="could audit", classname="envmgr.audit")
+    ET.SubElement(case, "error", type="error", message=_clean(message)).text = _clean(text)
+    return _suite("audit", [case], when)
+
+
+def _suite(name: str, cases: Sequence[ET.Element], when: float) -> ET.Element:
+    """Return a test suite. `when` is epoch seconds; the format's timestamps have no zone, and are UTC here."""
+    stamp = datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    suite = ET.Element("testsuite", {"name": _clean(name), **_counts(cases), "time": "0", "timestamp": stamp})
+    suite.extend(cases)
+    return suite
+
+
+def _counts(cases: Sequence[ET.Element]) -> dict[str, str]:
+    kinds = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+    return {"tests": str(len(cases))} | {
+        k: str(sum(c.find(tag) is not None for c in cases)) for k, tag in kinds.items()
+    }
+
+
+def _document(suites: Sequence[ET.Element], seconds: float) -> str:
+    total = {k: str(sum(int(s.attrib[k]) for s in suites)) for k in ("tests", "failures", "errors")}
+    root = ET.Element("testsuites", {"name": "envmgr audit", **total, "time": f"{seconds:.3f}"})
+    root.extend(suites)
+    ET.indent(root)
+    # written with character references: right in every encoding that stdout may have
+    xml: bytes = ET.tostring(root, encoding="us-ascii")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{xml.decode()}\n'
+
+
+def _clean(text: str) -> str:
+    return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,1 +1,0 @@
-"""Results as text for people: one function for each type of result, in the module of its subject."""

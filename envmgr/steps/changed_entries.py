@@ -1,4 +1,4 @@
-"""What differs between two generations, entry by entry."""
+"""The differences between two generations, entry by entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far each entry has come."""
+"""The states of entries: declared, locked, built, published or outdated, with what there is to say of each."""
 
 from __future__ import annotations
 

@@ -61,7 +61,10 @@ def publish(
     entries: SomeEntries = None,
     candidate: Candidate = False,
     remove: Annotated[
-        list[str] | None, option("Take this published entry out (may be repeated); alone, publish no other.", "ENTRY")
+        list[str] | None,
+        option(
+            "Take this published entry out (may be repeated); without other entries, publish nothing else.", "ENTRY"
+        ),
     ] = None,
     reason: Annotated[str, option("Words for the history.", "TEXT")] = "",
     dry_run: DryRun = False,

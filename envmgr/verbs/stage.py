@@ -56,7 +56,6 @@ class StageFault:
     why: str
 
 
-_MAKE = "`envmgr stage --image {}` makes it"
 _WORDS = {
     "local": "from its own disk",
     "share": "from the share",
@@ -187,11 +186,12 @@ def _stage(
     on each node's disk.
 
     `nodes` None are those of the site's `staging.nodes`. With `sync`, what is staged there and not in the site's
-    `staging.entries` goes. A dry run only looks.
+    `staging.entries` goes. A dry run only looks. An image that is missing
+    is made first.
 
     Raises:
         InputError: `not-published`, `nothing-named`, `bad-node-set`.
-        EnvmgrError: `image-missing`, `image-stale`, `manifest-differs`.
+        EnvmgrError: `manifest-differs`, and what making an image raises.
     """
     current = published_record(ctx) if generation is None else read_record(ctx.prefix, generation)
     if sync:
@@ -206,9 +206,14 @@ def _stage(
         )
     require_published(names, current)
     where = _nodes(ctx, nodes)
-    if not dry_run:
-        _make_missing(ctx, current, names)
-    wanted = _wanted(ctx, current, names)
+    wanted, unready = _wanted(ctx, current, names)
+    if unready and not dry_run:
+        _make_images(ctx, current, names)
+        wanted, unready = _wanted(replace(ctx, reporter=SilentReporter()), current, names)
+        if unready:
+            raise unready[0]
+    for each in unready:
+        ctx.reporter.say(f"{each.message}: it would be made")
     stager = Stager(ctx.site, ctx.runner, ctx.reporter, ctx.way(via))
     keys = {(each.path, each.sha256) for each in wanted}
     removed: list[str] = []
@@ -242,7 +247,10 @@ def _run_private(ctx: Context, names: Sequence[str]) -> NoReturn:
         )
     current = published_record(ctx)
     require_published(names[:1], current)
-    run_privately(_wanted(ctx, current, names[:1]), names[1:], ctx.runner)
+    wanted, unready = _wanted(ctx, current, names[:1])
+    if unready:
+        raise unready[0]
+    run_privately(wanted, names[1:], ctx.runner)
 
 
 def _put_away(stager: Stager, chosen: Sequence[NodeImage]) -> tuple[list[str], list[NodeImage]]:
@@ -309,20 +317,16 @@ def _nodes(ctx: Context, nodes: str | None) -> Sequence[str]:
     return resolve_nodes(nodes or ctx.site.staging.nodes, ctx.site, ctx.runner)
 
 
-def _make_missing(ctx: Context, current: GenerationRecord, names: Sequence[str]) -> None:
-    """Make the images that are missing or stale, in a process that becomes the build user. Raise its error."""
-    try:
-        _wanted(replace(ctx, reporter=SilentReporter()), current, names)
-    except EnvmgrError as error:
-        if error.reference not in ("image-missing", "image-stale"):
-            raise
-        done = run_verb(ctx, "stage", "--image", "--generation", str(current.number), *names)
-        if "images" not in done.data:
-            raise done.failure() from None
+def _make_images(ctx: Context, current: GenerationRecord, names: Sequence[str]) -> None:
+    """Make what is missing in a process of its own, which becomes the build user. Raise its error."""
+    done = run_verb(ctx, "stage", "--image", "--generation", str(current.number), *names)
+    if "images" not in done.data:
+        raise done.failure()
 
 
-def _wanted(ctx: Context, current: GenerationRecord, names: Sequence[str]) -> list[Wanted]:
-    found = []
+def _wanted(ctx: Context, current: GenerationRecord, names: Sequence[str]) -> tuple[list[Wanted], list[EnvmgrError]]:
+    """Return the images of entries, and why there is none, or none of the install that is there."""
+    found, unready = list[Wanted](), list[EnvmgrError]()
     named = named_manifests(ctx.prefix)
     not_ours = {row.path: row.not_ours for row in current.entries.values() if row.not_ours}
     for path, entries in installs_of(current, names).items():
@@ -341,14 +345,15 @@ def _wanted(ctx: Context, current: GenerationRecord, names: Sequence[str]) -> li
                 continue
             found.append(Wanted(str(install.path), str(install.path / own.path), own.sha256, own.size))
             continue
-        record = read_image(install)
+        record, hint = read_image(install), f"`envmgr stage --image {entries[0]}` makes it"
         if record is None or not install.image.is_file():
-            raise EnvmgrError("image-missing", f"{entries[0]} has no image of {path}", hint=_MAKE.format(entries[0]))
-        if record.tree != manifest.tree or install.image.stat().st_size != record.size:
+            unready.append(EnvmgrError("image-missing", f"{entries[0]} has no image of {path}", hint=hint))
+        elif record.tree != manifest.tree or install.image.stat().st_size != record.size:
             text = f"the image of {path} is not of the install that is there"
-            raise EnvmgrError("image-stale", text, hint=_MAKE.format(entries[0]))
-        found.append(wanted_image(install, record))
-    return found
+            unready.append(EnvmgrError("image-stale", text, hint=hint))
+        else:
+            found.append(wanted_image(install, record))
+    return found, unready
 
 
 def _result(

@@ -336,10 +336,16 @@ def test_without_ssh_between_nodes_this_host_sends_and_that_is_said(images: Imag
             do(images.cluster, node, f"mv {key}.away {key}")
 
 
-def test_stage_without_image_says_what_makes_it(images: Images) -> None:
-    done = images.run("stage", "hello/2.0", "--nodes", "c1", code=3)
-    assert "error[image-missing]" in done.stderr
-    assert "hint: `envmgr stage --image hello/2.0` makes it" in done.stderr
+def test_stage_makes_an_image_that_is_missing(images: Images) -> None:
+    folder = f"{images.cluster.prefix}/images/hello"
+    before = do(images.cluster, "login", f"ls {folder}")
+    look = images.run("stage", "hello/2.0", "--nodes", "c1", "--dry-run")
+    assert re.search(r"hello/2\.0 has no image of store/hello/2\.0-\w{8}: it would be made\n", look.stderr)
+    assert do(images.cluster, "login", f"ls {folder}") == before
+    assert "image-missing" in images.run("stage", "--private", "hello/2.0", "--", "true", code=3).stderr
+    done = images.run("stage", "hello/2.0", "--nodes", "c1", "--format", "json")
+    assert rows_of(done) == {"c1": ("local", "")}
+    assert do(images.cluster, "login", f"stat -c %U {folder}/2.0-*.sqfs") == "rsw\n"  # the build user
 
 
 @contextmanager

@@ -68,7 +68,7 @@ def add_wheels(
     question = wanted.question()
     if keep is not None and keep.added is not None:
         old = keep.added
-        question = question.keeping(old.rows, upgrade) if upgrade else question.held_to(old.versions)
+        question = question.keeping(old.rows, upgrade) if upgrade else question.held_to(old.versions).keeping(old.rows)
     present = {name: _marked(version) for name, (_, version) in brought.items()}
     try:
         resolved = resolve_beside(present, question, python, site, runner, reporter, places)

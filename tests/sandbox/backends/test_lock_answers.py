@@ -90,6 +90,7 @@ def test_wheels_beside_conda_that_a_solver_would_not_choose(scene: WheelBox) -> 
     folder = scene.conda(ENTRY, [f"python {PYTHON}.*", "six"], "alpha")
     scene.box.ok("lock", ENTRY)
     scene.house.wheel("beta", "2.0")
+    scene.house.wheel("beta", "1.0", {"more.py": ""}, build="1")  # another file of the locked version
     assert ": fresh" in checked(scene.box)
 
     def change(lock: CondaLock) -> CondaLock:

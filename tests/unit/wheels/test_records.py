@@ -56,6 +56,14 @@ def test_same_content_is_no_overlap_and_other_content_is(tmp_path: Path) -> None
     assert told.value.details == {"path": f"{PACKAGES}/nvidia/__init__.py", "first": one.name, "second": three.name}
 
 
+def test_two_scripts_of_one_name_overlap_unless_they_start_the_same(tmp_path: Path) -> None:
+    house = Wheelhouse(tmp_path)
+    one, two, three = (house.wheel(n, scripts={"tool": f"{m}:main"}) for n, m in (("a", "a"), ("b", "a"), ("c", "c")))
+    promised([one, two], "3.11")
+    with pytest.raises(Overlap, match="bin/tool is in a-1"):
+        promised([one, three], "3.11")
+
+
 @pytest.mark.parametrize(
     ("path", "told"),
     [

@@ -89,7 +89,7 @@ def test_notebook_goes_on_after_a_publish_and_rollback_takes_a_kernel_back(scene
         assert kernels(box, box.prefix / "generations/0002") == {KERNEL: "nb/1.0 (generation 2)"}  # as a shell pins it
         box.ok("rollback", "3")
         assert asked(box, current, KERNEL, "import einops; print(einops.VERSION)") == "0.7\n"
-        box.ok("remove", ENTRY)
+        box.ok("publish", "--remove", ENTRY)
         assert kernels(box, current) == {}
     finally:
         box.run("rollback", "2")

@@ -52,7 +52,7 @@ class LockedRow(FrozenModel):
 
 
 class LockedWheels(FrozenModel):
-    """What one file holds; `rows` are sorted by name.
+    """The content of one file; `rows` are sorted by name.
 
     `recipe` is the digest of the recipe that they answer, or empty. `python` is a version, `platform` is in uv's words,
     `indexes` are names of the site's, and `size` is the bytes of all files, None if an index does not give them.

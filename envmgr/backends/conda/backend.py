@@ -35,7 +35,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
-from envmgr.wheels.lockfile import WHEELS_LOCK
+from envmgr.wheels.lockfile import WHEEL_UNPACKED, WHEELS_LOCK
 from envmgr.wheels.settings import indexes_of
 
 if TYPE_CHECKING:
@@ -232,8 +232,6 @@ def _solve(
 
 def _sizes(lock: CondaLock) -> tuple[int | None, int | None]:
     """Return the bytes of a lock's downloads and of its install; None if the lock lacks the size of a file."""
-    from envmgr.wheels.lockfile import WHEEL_UNPACKED
-
     wheels = 0 if lock.added is None else lock.added.size
     sizes = [each.size for each in lock.packages if each.size]
     if wheels is None or len(sizes) < len(lock.packages):

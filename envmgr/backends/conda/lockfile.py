@@ -35,7 +35,7 @@ _FORMAT = 1  # of the sidecar
 
 
 class _Record(FrozenModel):
-    """The fields of a record of a channel that conda-lock.yml cannot hold."""
+    """The facts that the channel states of a package, and conda-lock.yml cannot hold."""
 
     constrains: tuple[str, ...] = ()
     size: int | None = None

@@ -461,57 +461,6 @@ def test_smoke_test_that_leaves_a_process_does_not_hang_nor_keep_it(box: Sandbox
     assert processes(box) == []
 
 
-def test_catalog_check_tells_every_fault_at_once(box: Sandbox) -> None:
-    folder = box.recipe("wrong/1.0", HELLO)
-    (folder / "recipe.yaml").write_text("schema: 1\nbackend: conda\ninput: {}\nfamilies: [two words]\n")
-    locked(box, "stale/1.0", HELLO)
-    box.recipe("stale/1.0", ["hello-activate"])
-    (box.root / "recipes/bad name/1").mkdir(parents=True)
-    (box.root / "recipes/bad name/1/recipe.yaml").write_text("")
-    done = box.run("check", "--format", "json")
-    assert done.code == 1
-    own = [f for f in done.data["findings"] if str(box.root) in f["found"] and f["severity"] == "error"]
-    # The reasons of a stale lock are two digests.
-    told = [(f["check"], f["found"].replace(str(box.root), "ROOT").partition("; recipe digest")[0]) for f in own]
-    assert told == [
-        (
-            "names",
-            (
-                "ROOT/recipes/bad name/1/recipe.yaml: bad name `bad name`: "
-                "letters, digits and . _ + - are allowed, and the first must be a letter or digit"
-            ),
-        ),
-        ("lock", "ROOT/recipes/stale/1.0/conda-lock.yml does not match recipe.yaml"),
-        (
-            "recipe",
-            (
-                "ROOT/recipes/wrong/1.0/recipe.yaml:4: families: "
-                "a family is one word of letters, digits and _ (Lmod makes variable names of it)"
-            ),
-        ),
-        ("recipe", "ROOT/recipes/wrong/1.0/recipe.yaml: input.channels: Field required"),
-        ("recipe", "ROOT/recipes/wrong/1.0/recipe.yaml: input.specs: Field required"),
-    ]
-
-
-def test_errors_as_json_on_stdout(shared: Sandbox) -> None:
-    done = shared.run("build", "helo/1.0", "--format", "json")
-    assert (done.code, done.stderr) == (2, "")
-    assert done.data["schema"] == "envmgr.error/1"
-    assert {k: done.data[k] for k in ("reference", "message", "hint", "log", "exit_code")} == {
-        "reference": "unknown-entry",
-        "message": "no catalog has helo/1.0",
-        "hint": "did you mean hello/1.0, hello/1.10?",
-        "log": "",
-        "exit_code": 2,
-    }
-
-
-def test_usage_errors_are_exit_code_two(shared: Sandbox) -> None:
-    for argv in (["biuld"], ["build", "--no-such-option"], ["rollback", "x"], ["build", "-j", "0", "hello/1.0"]):
-        assert shared.run(*argv).code == 2
-
-
 def test_catalog_that_cannot_be_written(shared: Sandbox) -> None:
     first = shared.ok("list", "--format", "json").data["entries"]
     entry = next(e["entry"] for e in first if e["shipped"])

@@ -83,45 +83,13 @@ def test_quota_in_the_middle_leaves_nothing_and_the_figures_are_named(
     remove_tree(home)
 
 
-@pytest.mark.parametrize(
-    ("package", "reference", "said"),
-    [
-        ("only-source", "unsolvable", "only-source"),
-        ("younger", "unsolvable", "younger"),
-        ("einops; python_version < '3'", "", ""),
-    ],
-)
-def test_package_that_has_no_wheel_for_this_python(scene: WheelBox, package: str, reference: str, said: str) -> None:
+@pytest.mark.parametrize("package", ["only-source", "younger"])
+def test_package_that_has_no_wheel_for_this_python(scene: WheelBox, package: str) -> None:
     done = run(scene.box, "create", "misfit", "--on", ENTRY, package)
-    if not reference:  # a marker that does not hold here asks for nothing
-        assert done.code == 0, done.stderr
-        assert run(scene.box, "delete", "misfit").code == 0
-        return
-    assert (f"error[{reference}]" in done.stderr, said in done.stderr) == (True, True), done.stderr
-    assert done.code in (2, 3)
+    assert (done.code, "error[unsolvable]" in done.stderr, package in done.stderr) == (3, True, True), done.stderr
     assert "administrators" in done.stderr  # who can build what has no wheel
     assert nothing_of(scene.box.root, "misfit")
     assert not Path("/tmp/ran").exists()
-
-
-def test_requirement_for_another_python(scene: WheelBox) -> None:
-    place = scene.house.wheel("later", files={})
-    _require_python(place, ">=3.99")
-    scene.house.write()
-    done = run(scene.box, "create", "later", "--on", ENTRY, "later")
-    assert (done.code in (2, 3), "Python>=3.99" in done.stderr.replace(" ", "")) == (True, True), done.stderr
-    assert nothing_of(scene.box.root, "later")
-
-
-def _require_python(wheel: Path, specifier: str) -> None:
-    import zipfile
-
-    with zipfile.ZipFile(wheel) as archive:
-        files = {name: archive.read(name) for name in archive.namelist()}
-    with zipfile.ZipFile(wheel, "w") as archive:
-        for name, data in files.items():
-            row = f"Requires-Python: {specifier}\n".encode() if name.endswith("METADATA") else b""
-            archive.writestr(name, data.rstrip(b"\n") + b"\n" + row)
 
 
 def test_entry_that_was_removed_or_damaged_is_said_and_the_environment_goes_on(scene: WheelBox) -> None:

@@ -83,25 +83,6 @@ def test_one_package_comes_and_nothing_of_the_entry_s_pytorch(scene: WheelBox, e
     assert came(box, f"{name}-theirs", "--from-lock", "theirs-wheels.lock") == ["einops 0.7", "lightning 2.1"]
 
 
-def test_constraints_without_the_entry_s_metadata_would_not_do(scene: WheelBox) -> None:
-    """The reason for wheels of metadata: a resolver that gets only pins finds no `+cu118`, or asks for twelve more wheels."""
-    box = scene.box
-    index = ["--index-url", (box.root / "public/simple").as_uri()]
-    for pin, expected in (("torch==2.1.2+cu118", 0), ("torch==2.1.2", len(NVIDIA))):
-        (box.root / "pins.txt").write_text(f"{pin}\n")
-        words = ["--offline", "--no-cache", *index, "--constraints", "pins.txt", "--no-header", "--no-annotate", "-"]
-        done = _uv(box, "pip", "compile", *words)
-        assert (done.returncode == 0) is bool(expected), done.stderr
-        assert done.stdout.count("nvidia-") == expected
-
-
-def _uv(box: Sandbox, *words: str) -> subprocess.CompletedProcess[str]:
-    from uv import find_uv_bin
-
-    argv = [find_uv_bin(), "--no-config", *words]
-    return subprocess.run(argv, input="lightning\n", cwd=box.root, capture_output=True, text=True, check=False)
-
-
 @pytest.mark.parametrize("policy", ["warn", "refuse"])
 def test_module_says_of_the_node_s_driver_what_the_entry_says(scene: WheelBox, policy: str) -> None:
     box = scene.box

@@ -254,13 +254,3 @@ def test_bad_days_of_export(scene: WheelBox) -> None:
     assert "reframe" in done.stderr
     done = box.run("export", "sci/1.0", "--to", "pixi", "--nodes", "c1")
     assert (done.code, done.stderr.partition(":")[0]) == (2, "error[export-impossible]")
-
-
-def test_secrets_of_a_file_stay_out_of_the_recipe(scene: WheelBox, tmp_path: Path) -> None:
-    file = tmp_path / "environment.yml"
-    file.write_text(
-        "channels: ['https://me:hunter2@h/c', standin]\ndependencies: [python, {pip: ['x @ https://me:hunter2@h/x.whl']}]\n"
-    )
-    done = scene.box.ok("import", str(file), "--as", "secret/1.0")
-    written = "".join(p.read_text() for p in folder_of(scene, "secret/1.0").iterdir())
-    assert "hunter2" not in written + done.stdout + done.stderr

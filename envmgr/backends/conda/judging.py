@@ -8,34 +8,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from envmgr.backends.conda.cuda import asked, beside_cuda, conda_majors, cuda_of, cuda_version, named_packages
 from envmgr.backends.conda.lock import PYTHON, CondaLock, LockedPackage, name_of
 from envmgr.backends.conda.models import CondaInput
-from envmgr.catalog.accept import HIDDEN
 from envmgr.catalog.gpus import short_cuda
 from envmgr.catalog.lock_rules import EDITED, LockFacts, LockFault, unanswered
 
 _BLAS = ("libblas", "libcblas", "liblapack", "liblapacke")
 _VARIANT = re.compile(r"(?:^|[_-])(mkl|openblas|netlib|blis|accelerate|newaccelerate|nvpl|aocl)(?:$|[_-])")
 _FEW = 6
-# Packages of conda's channels that bring programs of the system -> the programs, among others.
-BRINGERS: Mapping[str, str] = {
-    "bash": "bash",
-    "busybox": "sh, su",
-    "coreutils": "cat, chmod, echo, env, ls, test",
-    "dash": "dash",
-    "findutils": "find, xargs",
-    "fish": "fish",
-    "gawk": "awk",
-    "grep": "egrep, fgrep, grep",
-    "less": "less",
-    "mosh": "mosh",
-    "openssh": "scp, sftp, ssh, ssh-keygen",
-    "procps-ng": "kill, ps",
-    "sshpass": "sshpass",
-    "sudo": "sudo",
-    "tcsh": "tcsh",
-    "util-linux": "mount, su",
-    "which": "which",
-    "zsh": "zsh",
-}
 
 
 def facts_of(lock: CondaLock, wanted: CondaInput, edited: str = "") -> LockFacts:
@@ -58,7 +36,6 @@ def facts_of(lock: CondaLock, wanted: CondaInput, edited: str = "") -> LockFacts
         *_virtual(lock, own, wanted),
         *_variants(packages),
         *_unmet(lock, wanted),
-        *_hiding(packages),
     ]
     return LockFacts(cuda=cuda_of(lock, wanted), majors=majors, glibc=glibc, own=tuple(faults))
 
@@ -129,14 +106,6 @@ def _variants(packages: Mapping[str, LockedPackage]) -> Iterator[LockFault]:
         chosen = max(found, key=lambda variant: len(found[variant]))
         specs = ", ".join(f"`{name} * *_{chosen}`" for name in _BLAS if name in packages)
         yield LockFault("blas-variants", told, f"{specs} in `specs`, for one variant, and lock again")
-
-
-def _hiding(packages: Collection[str]) -> Iterator[LockFault]:
-    """Yield the packages whose names are known to hide programs of the system. A build sees the programs themselves."""
-    for name in sorted(BRINGERS.keys() & set(packages)):
-        yield LockFault(
-            HIDDEN, f"{name} brings {BRINGERS[name]}, and hides those of the system", f"leave {name} out of `specs`"
-        )
 
 
 def _unmet(lock: CondaLock, wanted: CondaInput) -> Iterator[LockFault]:

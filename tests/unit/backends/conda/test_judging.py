@@ -188,10 +188,3 @@ def test_name_for_blas_of_an_older_channel_is_no_variant() -> None:
 
 def test_mkl_and_openblas_side_by_side_are_no_contradiction() -> None:
     assert faults(package("mkl 2023.2.0 h1_0"), package("libopenblas 0.3.30 pthreads_h1_0")) == []
-
-
-def test_package_that_is_known_to_hide_commands_is_told() -> None:
-    assert faults(package("openssh 9.9 0")) == [
-        ("hidden-commands", "openssh brings scp, sftp, ssh, ssh-keygen, and hides those of the system")
-    ]
-    assert faults(package("openssl 3.0 0"), package("ncurses 6.5 0")) == []

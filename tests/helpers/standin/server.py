@@ -75,7 +75,6 @@ class Server(ThreadingHTTPServer):
         self.faults = dict(faults)
         self.requests: list[Request] = []
         self.login: str | None = None  # the Authorization that pages and files ask for
-        self.parts = True  # whether it answers a question for a part of a file
         self.stalled = threading.Event()
         self._released = threading.Event()
         self._closing = threading.Event()
@@ -159,7 +158,7 @@ class _Handler(BaseHTTPRequestHandler):
             data = file.read_bytes()
             flood = fault is not None and fault.kind in ("flood", "endless")
             kind = _KINDS.get(file.name, "application/octet-stream")
-            if part := re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", "")) if self.server.parts else None:
+            if part := re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", "")):
                 first = int(part[1]) if part[1] else max(0, len(data) - int(part[2]))
                 last = min(int(part[2]), len(data) - 1) if part[1] and part[2] else len(data) - 1
                 self._start(row, 206, last + 1 - first, kind, part=f"bytes {first}-{last}/{len(data)}")
@@ -179,8 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.send_header("Content-Length", str(length))
         self.send_header("Content-Type", kind)
-        if self.server.parts:
-            self.send_header("Accept-Ranges", "bytes")
+        self.send_header("Accept-Ranges", "bytes")
         if part:
             self.send_header("Content-Range", part)
         # A client that keeps answers must ask again: tests change files behind one URL.

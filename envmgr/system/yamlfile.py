@@ -36,17 +36,21 @@ class _UniqueKeys(CSafeLoader):
 
 
 def _mapping(loader: Any, node: yaml.MappingNode) -> dict[Any, Any]:
-    seen: set[Any] = set()
-    for key_node, _ in node.value:
+    found: dict[Any, Any] = {}
+    merges = False
+    for key_node, value_node in node.value:
+        merges = merges or key_node.tag == _MERGE
         key = "<<" if key_node.tag == _MERGE else loader.construct_object(key_node, deep=True)
         if not isinstance(key, Hashable):
             fault = "a list or mapping cannot be a key"
             raise yaml.constructor.ConstructorError(None, None, fault, key_node.start_mark)
-        if key in seen:
+        if key in found:
             raise yaml.constructor.ConstructorError(
                 None, None, f"the key `{one_line(key, 60)}` is given twice", key_node.start_mark
             )
-        seen.add(key)
+        found[key] = loader.construct_object(value_node, deep=True)
+    if not merges:
+        return found
     # After the search for equal keys: a mapping may override keys that it merges with `<<`.
     loader.flatten_mapping(node)
     return {loader.construct_object(k, deep=True): loader.construct_object(v, deep=True) for k, v in node.value}

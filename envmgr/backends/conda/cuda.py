@@ -122,8 +122,10 @@ def _major_of(digits: str, *, whole: bool) -> str:
 def asked(rows: Iterable[str]) -> Iterator[tuple[str, set[int]]]:
     """Yield the name and the possible majors for each row that asks for a CUDA package and limits its majors."""
     for row in rows:
+        if name_of(row) not in _ASKED:  # most rows: the rest of them is not read
+            continue
         name, version, _ = row_parts(row)
-        if name in _ASKED and version:
+        if version:
             allowed = {major for major in _MAJORS if _allows(version, major)}
             if 0 < len(allowed) < len(_MAJORS):
                 yield name, allowed

@@ -11,6 +11,7 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -369,12 +370,14 @@ def _input_faults(error: ValidationError) -> list[str]:
     ]
 
 
-def backend_names() -> list[str]:
+@cache
+def backend_names() -> tuple[str, ...]:
     import pkgutil  # workers, which lie in this package, start without it
 
-    return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
+    return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")))
 
 
+@cache
 def get_backend(name: str) -> Backend:
     """Return the backend in `envmgr.backends.<name>`, or in its `backend` module if that is a folder.
 

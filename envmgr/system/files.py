@@ -14,6 +14,7 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -356,6 +357,7 @@ def _not_writable(error: OSError, where: str) -> EnvmgrError:
     )
 
 
+@cache
 def shipped(name: str) -> Path:
     """Return the folder `modulefiles`, `recipes`, `easyconfigs`, `nodesetup` or `docs` as installed."""
     package = Path(__file__).resolve().parents[1]

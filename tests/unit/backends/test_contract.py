@@ -13,11 +13,11 @@ from tests.helpers.backend_promises import backends_of
 
 
 def test_every_backend_is_held_to_its_promises() -> None:
-    assert sorted(name for tier in ("sandbox", "easybuild", "spack") for name in backends_of(tier)) == backend_names()
+    assert sorted(name for tier in ("sandbox", "easybuild", "spack") for name in backends_of(tier)) == [*backend_names()]
 
 
 def test_backends_are_called_as_their_modules() -> None:
-    assert [backend.name for backend in all_backends()] == backend_names()
+    assert [backend.name for backend in all_backends()] == [*backend_names()]
 
 
 @pytest.mark.parametrize("name", ["nope", "__init__", "conda.solve", ""])

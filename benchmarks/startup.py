@@ -67,8 +67,8 @@ def claims(channel: str, runs: int) -> list[Claim]:
         Ratio("completion / import typer", completion, 5, goal=3),
         Amount("completion, CPU time", words, 1, goal=0.2),
         Ratio("build with nothing to do / its libraries alone", floor, 1.3),
-        Ratio("list of the shipped catalog / import typer", listed, 6),
-        Ratio("check of the shipped catalog / import typer", checked, 6),
+        Ratio("list of the shipped catalog / import typer", listed, 8, goal=6),
+        Ratio("check of the shipped catalog / import typer", checked, 10, goal=6),
         Ratio("build with nothing to do / import typer", nothing, 6, goal=2.5),
         Amount("build with nothing to do, CPU time", cpu, 1, goal=0.2),
     ]

@@ -64,7 +64,7 @@ def claims(channel: str, runs: int) -> list[Claim]:
     cpu, words = (statistics.median(ours.cpu or ours.wall for ours, _ in each) for each in (nothing, completion))
     return [
         Ratio("envmgr --help / import typer", helps, 1.15),
-        Ratio("completion / import typer", completion, 5, goal=3),
+        Ratio("completion / import typer", completion, 9, goal=3),
         Amount("completion, CPU time", words, 1, goal=0.2),
         Ratio("build with nothing to do / its libraries alone", floor, 1.3),
         Ratio("list of the shipped catalog / import typer", listed, 8, goal=6),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import socket
 import stat
-import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from envmgr.report import Reporter
 from envmgr.store.manifest import Manifest, read_manifest
 from envmgr.store.prefix import Install, Item
 from envmgr.store.tree import make_read_only
+from envmgr.system.child import OWN_SOURCE, python_module
 from envmgr.system.files import atomic_write, exchange, explain_os_error, group_id, read_regular, sync_folder
 from envmgr.system.run import Runner
 from envmgr.system.safe_paths import change, remove_below
@@ -132,14 +132,14 @@ def _build(
         request, output = own / "request.json", own / "output"
         write_request(own, asked, work.made_by.folder, site, envmgr.__version__, made=sound, jobs=jobs)
         # Its words go to a file, from which they are shown as it runs.
-        job = ("/bin/sh", "-c", 'exec "$@" >"$0" 2>&1', output, sys.executable, "-I", "-u", "-m", "envmgr")
+        job: tuple[str | Path, ...] = ("/bin/sh", "-c", 'exec "$@" >"$0" 2>&1', output, *python_module("envmgr"))
         with reporter.stage(f"{work.install.entry} again") as stage:
 
             def tick() -> None:
                 stage.update(0, detail="".join(tail(output)[-1:])[:60])
 
             argv: list[str | Path] = [*mounts, *job, "_build-item", request]
-            done = runner.run(argv, env=dict(os.environ), check=False, on_tick=tick)
+            done = runner.run(argv, env={**os.environ, **OWN_SOURCE}, check=False, on_tick=tick)
         with suppress(OSError):
             reporter.log(output.read_text(encoding="utf-8", errors="backslashreplace"))
         answer = read_answer(request)

@@ -147,7 +147,7 @@ def with_gpu_codes(
     facts: InstallFacts, install: Install, recipe: Recipe, lock: LoadedLock, runner: Runner, reporter: Reporter
 ) -> InstallFacts:
     """Return the facts with the GPUs for which binaries of an install with CUDA have code."""
-    if lock.cuda() is None:
+    if lock.facts.cuda is None:
         return facts
     from envmgr.store.gpu_code import measure
 

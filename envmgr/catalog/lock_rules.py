@@ -40,7 +40,7 @@ class LockFault:
 @dataclass(frozen=True, slots=True)
 class LockFacts:
     """The facts of a lock that are judged. `cuda` is its version (`12.1`): empty if the version is unknown, None
-    without CUDA.
+    without CUDA. `compat` is the CUDA version of its `cuda-compat` (forward compatibility), empty without one.
 
     `majors` maps each CUDA major version to the packages that are for it. `glibc` is what its files need. `own` are the
     faults that only the backend can see.
@@ -50,6 +50,7 @@ class LockFacts:
     majors: Mapping[str, Sequence[str]] | None = None
     glibc: str | None = None
     own: tuple[LockFault, ...] = ()
+    compat: str = ""
 
 
 @dataclass(frozen=True, slots=True)

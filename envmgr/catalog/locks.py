@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -54,17 +54,31 @@ def missing_lock(path: Path) -> EnvmgrError:
     )
 
 
-def stale_lock(entry: Entry, path: Path, wanted: str, recorded: str) -> EnvmgrError:
-    """Return the error for a stale lock.
+class StaleLock(EnvmgrError):  # noqa: N818 - the name states what it is
+    """A lock that no longer answers its recipe; `packages` are those that it has."""
 
-    `wanted` is the recipe's digest now, `recorded` the one that the lock answers, or empty.
-    """
-    return EnvmgrError(
+    packages: Mapping[str, str]
+
+
+def stale_lock(
+    entry: Entry, path: Path, packages: Mapping[str, str], differing: Sequence[str], why: str = "", more: str = ""
+) -> StaleLock:
+    """Return the error for a stale lock with these packages; `differing` says where it differs, `more` ends the hint."""
+    error = StaleLock(
         "lock-stale",
-        f"{path} does not match recipe.yaml",
-        context=f"recipe digest {wanted[:8]}…, lock records {recorded[:8] or 'none'}…",
-        hint=f"run `envmgr lock {entry}` and commit the result",
+        f"{path} {why or 'does not match recipe.yaml'}",
+        context=differing,
+        hint=f"run `envmgr lock {entry}` and commit the result{more}",
     )
+    error.packages = packages
+    return error
+
+
+def require_answer(entry: Entry, path: Path, packages: Mapping[str, str], wanted: str, recorded: str) -> None:
+    """Raise StaleLock if the recipe's digest, `wanted`, is not the one that the lock answers."""
+    if wanted != recorded:
+        said = f"recipe digest {wanted[:8]}…, lock records {recorded[:8] or 'none'}…"
+        raise stale_lock(entry, path, packages, [said])
 
 
 def foreign_lock(lock: Path, name: str, url: str, allowed: Collection[str]) -> InputError:

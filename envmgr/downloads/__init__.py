@@ -8,27 +8,39 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from envmgr.errors import InputError
+from envmgr.system.files import sha256_file
 
 Given = Mapping[str, Path]  # sha256 -> a file that the administrator named; its own name does not matter
 
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """One file to have. `places` are http(s):// and file:// URLs in order of trial; `size` is bytes if known."""
+    """One file to have. `places` are http(s):// and file:// URLs in order of trial; `size` is bytes if known.
+
+    If only its place says its name, `fits` tells whether a name is one that it may have; `name` is then for people.
+    """
 
     name: str
     sha256: str
     places: tuple[str, ...]
     size: int | None = None
+    fits: Callable[[str], bool] | None = None
 
     def path(self, cache: Path) -> Path:
         return cache / self.sha256 / self.name
+
+    def known(self, cache: Path, given: Given) -> Download:
+        """Return it with name and size of its file in the cache, or of the given one, if it has no name yet."""
+        for path in (cached_file(cache, self.sha256), given.get(self.sha256)):
+            if self.fits is not None and path is not None and self.fits(path.name):
+                return replace(self, name=path.name, size=path.stat().st_size, fits=None)
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,23 +86,30 @@ class Fetched:
         return sum(f.size or 0 for f in self.files if f.state == "fetched")
 
 
-def has(path: Path, sha256: str, *, mend: bool = True) -> bool:
-    """Return whether a cache has the file, by its hash. A damaged one is removed (unless not to `mend`), never used.
+def joined(fetched: Iterable[Fetched]) -> Fetched:
+    """Return all files, each once."""
+    files, paths = dict[str, FetchedFile](), dict[str, Path]()
+    for each in fetched:
+        files |= {file.sha256: file for file in each.files if file.sha256 not in files}
+        paths |= each.paths
+    return Fetched(tuple(files.values()), paths)
 
-    Raises:
-        InputError: `file-unreadable` for a file that was put there by hand, with the wrong permissions.
-    """
+
+def digest_of(path: Path) -> str:
+    """Return the sha256 of a file in a cache. Raise InputError `file-unreadable` for one that was put there by hand."""
     try:
-        if not path.is_file():
-            return False
-        with path.open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() == sha256:
-                return True
+        return sha256_file(path)
     except PermissionError as error:
         raise unreadable(path, error) from None
-    if mend:
-        path.unlink(missing_ok=True)
-    return False
+
+
+def cached_file(cache: Path, sha256: str) -> Path | None:
+    """Return the file of that sha256 in a cache, unread; None without one."""
+    try:
+        files = sorted(path for path in (cache / sha256).iterdir() if not path.name.startswith("."))
+    except FileNotFoundError:
+        return None
+    return files[0] if files else None
 
 
 def read_given(path: Path) -> dict[str, Path]:

@@ -6,17 +6,18 @@ import errno
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from envmgr.catalog.site_file import Policies
-from envmgr.downloads import Download, Fetched, FetchedFile, Given, has, unreadable
-from envmgr.downloads.transfer import Bounds, NotHad, TooLarge, take_file
+from envmgr.downloads import Download, Fetched, FetchedFile, Given, digest_of, unreadable
+from envmgr.downloads.transfer import Bounds, NotHad, Reason, TooLarge, take_file
+from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter, Stage
 from envmgr.system.child import Failure
 from envmgr.system.files import explain_os_error
@@ -29,24 +30,28 @@ _LOOK_EVERY = 0.1  # seconds between two looks whether somebody cancelled
 _GRACE = 2.0  # seconds in which transfers that were cancelled remove their part files
 
 
-def bring(
-    downloads: Iterable[Download],
-    cache: Path,
-    policies: Policies,
-    runner: Runner,
-    reporter: Reporter,
-    *,
-    label: str,
-    failure: Failure,
-    given: Given,
-    dry_run: bool = False,
-    copy: bool = True,
-    unpacked: int = 0,
-) -> Fetched:
-    """Bring every file that is not there into the cache; given ones are looked at first.
+@dataclass(frozen=True, slots=True)
+class Fetching:
+    """The way in which files are brought; `label` says whose they are, in progress.
 
-    `label` says whose they are, in progress. A dry run hashes what is there, and changes nothing. Without `copy`, files
-    in folders are used where they are. There must be room for all files also `unpacked`, times as large.
+    A dry run hashes what is there, and changes nothing. Without `copy`, files in folders are used where they are. There
+    must be room for all files also `unpacked`, times as large.
+    """
+
+    policies: Policies
+    runner: Runner
+    reporter: Reporter
+    label: str
+    dry_run: bool = False
+    copy: bool = True
+    unpacked: int = 0
+
+    def say(self, text: str) -> None:
+        self.reporter.say(f"{self.label}: {text}")
+
+
+def bring(downloads: Iterable[Download], cache: Path, failure: Failure, how: Fetching, given: Given) -> Fetched:
+    """Bring every file that is not there into the cache; given ones are looked at first.
 
     Raises:
         EnvmgrError: by `failure`, when all that can be had is there; or of the disk.
@@ -57,71 +62,91 @@ def bring(
     own = {sha256: given[sha256] for sha256, _ in found if sha256 in given}
     wanted = [replace(d, places=(own[d.sha256].as_uri(), *d.places)) if d.sha256 in own else d for d in found.values()]
     with explain_os_error(cache):
-        present = _present(wanted, cache, runner, reporter, label=label, mend=not dry_run)
+        present, damaged = _look(wanted, cache, how)
+        if not how.dry_run:
+            for place, _, text in damaged.values():
+                _remove_damaged(Path(place), text)
         missing = [d for d in wanted if d not in present]
         for path in (own[d.sha256] for d in missing if d.sha256 in own):
             if not os.access(path, os.R_OK):
                 raise unreadable(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path)))
         paths = {file: file.path(cache) for file in present}
-        if missing and not dry_run:
+        if missing and not how.dry_run:
             cache.mkdir(parents=True, exist_ok=True)
             try:
-                _require_room(wanted, missing, cache, policies.min_free, unpacked=unpacked, copy=copy)
-                paths |= _take_all(missing, cache, policies, runner, reporter, label=label, copy=copy)
+                _require_room(wanted, missing, cache, how)
+                taken, lost = _take_all(missing, cache, how)
             except TooLarge as error:
                 raise failure({"kind": "TooLarge", "message": str(error)}, {"cache": str(cache)}) from None
-            except _LostError as error:
-                event = {"kind": "DownloadError", "message": str(error), "failed": error.failed}
-                raise failure(event, {"cache": str(cache)}) from None
+            paths |= taken
+            if lost:
+                failed = [
+                    {"name": d.name, "sha256": d.sha256, "reasons": [*([damaged[d]] if d in damaged else []), *reasons]}
+                    for d, reasons in lost.items()
+                ]
+                names = ", ".join(file.name for file in lost)
+                raise failure({"kind": "DownloadError", "message": names, "failed": failed}, {"cache": str(cache)})
 
     def outcome(file: Download) -> FetchedFile:
         if file in present:
             return FetchedFile(file.name, file.sha256, "present", present[file])
-        if dry_run:
+        if how.dry_run:
             return FetchedFile(file.name, file.sha256, "missing", file.size, file.places)
         return FetchedFile(file.name, file.sha256, "fetched", paths[file].stat().st_size)
 
     return Fetched(tuple(outcome(d) for d in wanted), {file.sha256: path for file, path in paths.items()})
 
 
-def _present(
-    wanted: Sequence[Download], cache: Path, runner: Runner, reporter: Reporter, *, label: str, mend: bool
-) -> dict[Download, int]:
-    """Return the files that the cache has, checked, with their size in bytes."""
+def _look(wanted: Sequence[Download], cache: Path, how: Fetching) -> tuple[dict[Download, int], dict[Download, Reason]]:
+    """Return the files that the cache has, with their size in bytes, and those of which it has a damaged copy.
+
+    Raise InputError `file-unreadable` for a file that was put there by hand.
+    """
     sizes = {d: d.path(cache).stat().st_size for d in wanted if d.path(cache).is_file()}
-    found: dict[Download, int] = {}
+    found, damaged = dict[Download, int](), dict[Download, Reason]()
     if not sizes:
-        return found
+        return found, damaged
     seen = 0
-    with reporter.stage(f"{label} check", total=sum(sizes.values()), unit="bytes") as stage:
+    with how.reporter.stage(f"{how.label} check", total=sum(sizes.values()), unit="bytes") as stage:
         # The largest first: one that begins last would keep all waiting. Hashing leaves the interpreter lock.
         ordered = sorted(sizes, key=lambda file: -sizes[file])
         with ThreadPoolExecutor(max(1, min(_HASHING, len(ordered)))) as pool:
-            there = pool.map(lambda file: _is_there(file, cache, runner, mend=mend), ordered)
-            for file, is_there in zip(ordered, there, strict=True):
-                if is_there:
+            for file, sha256 in zip(
+                ordered, pool.map(lambda f: _hash(f.path(cache), how.runner), ordered), strict=True
+            ):
+                if sha256 == file.sha256:
                     found[file] = sizes[file]
+                else:
+                    text = f"sha256 is {sha256}, the lock says {file.sha256}"
+                    damaged[file] = (str(file.path(cache)), "damaged", text)
                 seen += sizes[file]
                 stage.update(seen, detail=file.name)
-    return found
+    return found, damaged
 
 
-def _is_there(file: Download, cache: Path, runner: Runner, *, mend: bool) -> bool:
+def _hash(path: Path, runner: Runner) -> str:
     runner.raise_if_cancelled()
-    return has(file.path(cache), file.sha256, mend=mend)
+    return digest_of(path)
 
 
-def _require_room(
-    wanted: Sequence[Download], missing: Sequence[Download], cache: Path, keep_free: int, *, unpacked: int, copy: bool
-) -> None:
+def _remove_damaged(path: Path, text: str) -> None:
+    try:
+        with explain_os_error(path):
+            path.unlink(missing_ok=True)
+    except EnvmgrError as error:
+        error.context = (*error.context, f"{path}: {text}")  # why it must be written
+        raise
+
+
+def _require_room(wanted: Sequence[Download], missing: Sequence[Download], cache: Path, how: Fetching) -> None:
     """Require room for the files that are missing, and for all of them unpacked, as far as their size is known.
 
     Before the first byte: a disk that is full at the end would waste the whole transfer. Raise TooLarge.
     """
-    comes = [d for d in missing if copy or not (d.places and d.places[0].startswith("file://"))]
+    comes = [d for d in missing if how.copy or not (d.places and d.places[0].startswith("file://"))]
     download = sum(d.size or 0 for d in comes)
-    needed = download + unpacked * sum(d.size or 0 for d in wanted)
-    free = shutil.disk_usage(cache).free
+    needed = download + how.unpacked * sum(d.size or 0 for d in wanted)
+    free, keep_free = shutil.disk_usage(cache).free, how.policies.min_free
     if needed + keep_free > free:
         raise TooLarge(
             f"{size_text(needed)} are needed ({size_text(download)} to download), {size_text(free)} are free, "
@@ -130,22 +155,16 @@ def _require_room(
 
 
 def _take_all(
-    missing: Sequence[Download],
-    cache: Path,
-    policies: Policies,
-    runner: Runner,
-    reporter: Reporter,
-    *,
-    label: str,
-    copy: bool,
-) -> dict[Download, Path]:
-    """Take the files by threads; return where each is. Raise _LostError, once all others are there."""
-    taken, lost, faults = dict[Download, Path](), dict[Download, NotHad](), list[BaseException]()
+    missing: Sequence[Download], cache: Path, how: Fetching
+) -> tuple[dict[Download, Path], dict[Download, Sequence[Reason]]]:
+    """Take the files by threads; return where each is, and why no place gave the others."""
+    taken, lost, faults = dict[Download, Path](), dict[Download, Sequence[Reason]](), list[BaseException]()
+    policies = how.policies
     todo = SimpleQueue[Download]()
     bounds = Bounds(policies.download_retries, policies.stall_timeout, policies.min_free)
     for file in missing:
         todo.put(file)
-    with _bar(missing, reporter, label) as tick:
+    with _bar(missing, how) as tick:
 
         def take() -> None:
             while not bounds.over.is_set():
@@ -154,16 +173,10 @@ def _take_all(
                 except Empty:
                     return
                 try:
-                    taken[file] = take_file(
-                        file,
-                        cache,
-                        bounds,
-                        copy=copy,
-                        tick=partial(tick, file),
-                        say=lambda text: reporter.say(f"{label}: {text}"),
-                    )
+                    tell = partial(tick, file)
+                    taken[file] = take_file(file, cache, bounds, copy=how.copy, tick=tell, say=how.say)
                 except NotHad as error:
-                    lost[file] = error
+                    lost[file] = error.reasons
                 except BaseException as error:  # noqa: BLE001 - it is raised below
                     faults.append(error)
                     bounds.end()
@@ -176,28 +189,18 @@ def _take_all(
             for thread in threads:
                 while thread.is_alive():
                     thread.join(_LOOK_EVERY)
-                    runner.raise_if_cancelled()
+                    how.runner.raise_if_cancelled()
         finally:
             bounds.end()
             for thread in threads:
                 thread.join(_GRACE)
         if faults:
             raise faults[0]
-        if lost:
-            raise _LostError(lost)
-    return taken
-
-
-class _LostError(Exception):
-    """Files that no place gave; `failed` has the name, the sha256 and the reasons of each."""
-
-    def __init__(self, lost: Mapping[Download, NotHad]) -> None:
-        super().__init__(", ".join(file.name for file in lost))
-        self.failed = [{"name": d.name, "sha256": d.sha256, "reasons": e.reasons} for d, e in lost.items()]
+    return taken, lost
 
 
 @contextmanager
-def _bar(files: Sequence[Download], reporter: Reporter, label: str) -> Iterator[Callable[[Download, int], None]]:
+def _bar(files: Sequence[Download], how: Fetching) -> Iterator[Callable[[Download, int], None]]:
     """Yield a function that takes the bytes of a file that came so far, for one bar of all files."""
     came: dict[Download, int] = {}
     lock = threading.Lock()
@@ -208,7 +211,7 @@ def _bar(files: Sequence[Download], reporter: Reporter, label: str) -> Iterator[
         def tick(file: Download, done: int) -> None:
             with lock:
                 if not stages:  # files in folders that are used where they are need no bar
-                    stages.append(stack.enter_context(reporter.stage(f"{label} download", unit="bytes")))
+                    stages.append(stack.enter_context(how.reporter.stage(f"{how.label} download", unit="bytes")))
                 came[file] = done
                 stages[0].update(sum(came.values()), total=total or None, detail=file.name)
 

@@ -63,13 +63,14 @@ def worker_failure(
     words for kinds that only this worker has: lines that the event has in `lines` become context.
     """
     lines = [line.removeprefix("Caused by: ").rstrip() for line in str(event["message"]).splitlines() if line.strip()]
-    if event["kind"] == "DownloadError":
+    kind = str(event["kind"])
+    if kind == "DownloadError" and kind not in rows:
         return _download_failure(event, {"mirrors": mirrors, "label": label})
     if disk := _disk_failure(event, request, lines):
         return disk
-    if row := rows.get(str(event["kind"])):
+    if row := rows.get(kind):
         return row.error({**event, "label": label}, event.get("lines", ()))
-    what = lines[0] if lines else f"a worker failed, by a fault of envmgr or its libraries: {event['kind']}"
+    what = lines[0] if lines else f"a worker failed, by a fault of envmgr or its libraries: {kind}"
     return EnvmgrError("worker-failed", what, context=lines[1:], hint="report it with the log if it fails again")
 
 
@@ -129,6 +130,8 @@ def _weight(reason: tuple[str, str, str]) -> int:
     no network, is usual.
     """
     url, kind, _ = reason
+    if kind == "damaged":  # the cache's own copy, which is gone
+        return -1
     if kind == "sha256":
         return 3
     if kind == "unreachable":

@@ -10,15 +10,12 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from envmgr.catalog.site import Site
-from envmgr.downloads import Download, Fetched, Given, has
-from envmgr.downloads.bring import bring
+from envmgr.downloads import Download
 from envmgr.downloads.failures import worker_failure
+from envmgr.downloads.fetch import DownloadSet
 from envmgr.errors import EnvmgrError
-from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.child import Event
-from envmgr.system.files import explain_os_error, sha256_file
-from envmgr.system.run import Runner
 from envmgr.system.shelltext import quote as quote_word
 
 
@@ -28,7 +25,7 @@ class SourceFile:
 
     `urls` are upstream's full URLs, in order of trial; empty for a vendor's installer that must be downloaded by hand.
     `folder` is EasyBuild's own place for it (`z/zlib`), or empty; `mirrored` are URLs in mirrors of a kind of their
-    own. Raises ValueError for a bad file name.
+    own. `said` and `hint` are added to the error if no place gives it. Raises ValueError for a bad file name.
     """
 
     name: str
@@ -36,6 +33,8 @@ class SourceFile:
     urls: tuple[str, ...]
     folder: str
     mirrored: tuple[str, ...] = ()
+    said: str = ""
+    hint: str = ""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
@@ -50,17 +49,6 @@ class SourceFile:
         return prefix.source_cache / self.sha256 / self.name
 
 
-def cached_source(prefix: Prefix, file: SourceFile) -> Path | None:
-    """Return the file in the cache; it is hashed each time, and a damaged one is never used. `fetch_sources` removes
-    it.
-
-    Raise EnvmgrError `file-unreadable`, `mount-lost`.
-    """
-    path = file.cached(prefix)
-    with explain_os_error(path):
-        return path if has(path, file.sha256, mend=False) else None
-
-
 def source_places(file: SourceFile, site: Site) -> tuple[str, ...]:
     """Return the places of a source in the order to try: in each mirror by EasyBuild's layout, by name, by sha256; in
     its own mirrors; then upstream.
@@ -71,58 +59,23 @@ def source_places(file: SourceFile, site: Site) -> tuple[str, ...]:
     return (*mirrored, *file.mirrored, *(file.urls if site.sources.upstream else ()))
 
 
-def fetch_sources(
-    files: Sequence[SourceFile],
-    site: Site,
-    runner: Runner,
-    reporter: Reporter,
-    *,
-    label: str,
-    given: Given | None = None,
-    dry_run: bool = False,
-    again: bool = False,
-) -> Fetched:
-    """Bring the sources into `<prefix>/cache/sources`. `label` is the entry they are for.
+def source_set(files: Sequence[SourceFile], site: Site, label: str) -> DownloadSet:
+    """Return the sources as downloads into `<prefix>/cache/sources`. `label` is the entry they are for.
 
-    They are looked for in files that the administrator named (`given`, see `read_given`), the site's mirrors, upstream.
-    A file in a folder is copied: other nodes and later builds need it. A dry run hashes what is there, and changes
-    nothing. `again`: the cache's copies of these files are damaged; they are removed, and an error names their sha256.
-
-    Raises:
-        EnvmgrError: `source-missing`, `source-differs` for all that cannot be had, when everything else is there;
-            `disk-full`, `not-writable`.
+    They are looked for in the site's mirrors, then upstream. A file in a folder is copied: other nodes and later builds
+    need it. Errors are `source-missing` and `source-differs`, for all that cannot be had.
     """
     prefix = Prefix(site.prefix)
-    wanted = {(f.sha256, f.name): f for f in files}
-    # Before `bring`, which removes the damaged copies.
-    damaged = {f: _in_cache(prefix, f) for f in wanted.values()} if again else {}
+    known = {(f.sha256, f.name): f for f in files}
 
     def failure(event: Event, request: Mapping[str, Any]) -> EnvmgrError:
         if event["kind"] == "DownloadError":
-            failed = [(wanted[f["sha256"], f["name"]], f["reasons"]) for f in event["failed"]]
-            lost = [_Lost(file, [*damaged.get(file, ()), *reasons]) for file, reasons in failed]
+            lost = [_Lost(known[f["sha256"], f["name"]], f["reasons"]) for f in event["failed"]]
             return _not_had(sorted(lost, key=lambda one: one.file.name), site, prefix, label)
         return worker_failure(event, request, label=label, mirrors="sources.mirrors", rows={})
 
-    try:
-        asked = [Download(f.name, f.sha256, source_places(f, site)) for f in wanted.values()]
-        cache, known = prefix.source_cache, given or {}
-        return bring(
-            asked, cache, site.policies, runner, reporter, label=label, failure=failure, given=known, dry_run=dry_run
-        )
-    except EnvmgrError as error:
-        if error.reference == "not-writable":  # why it must be written
-            reasons = [f"{path}: {text}" for rows in damaged.values() for path, _, text in rows]
-            error.context = (*error.context, *reasons)
-        raise
-
-
-def _in_cache(prefix: Prefix, file: SourceFile) -> list[tuple[str, str, str]]:
-    """Return the reason not to use the cache's file, if it is a different one."""
-    path = file.cached(prefix)
-    with explain_os_error(path):
-        found = sha256_file(path) if path.is_file() else file.sha256
-    return [] if found == file.sha256 else [(str(path), "sha256", f"sha256 is {found}, the lock says {file.sha256}")]
+    asked = tuple(Download(f.name, f.sha256, source_places(f, site)) for f in known.values())
+    return DownloadSet(asked, prefix.source_cache, failure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +89,7 @@ class _Lost:
 
     @property
     def differs(self) -> bool:
-        return any(kind == "sha256" for _, kind, _ in self.reasons)
+        return any(kind in ("sha256", "damaged") for _, kind, _ in self.reasons)
 
     def lines(self, site: Site) -> Iterator[str]:
         yield f"sha256 {self.file.sha256}"
@@ -158,11 +111,12 @@ def _not_had(lost: Sequence[_Lost], site: Site, prefix: Prefix, label: str) -> E
     for one in lost:
         lines = one.lines(site)
         context += lines if len(lost) == 1 else [f"{one.file.name}:", *(f"  {line}" for line in lines)]
+    hints = _what_to_do([one.file for one in lost], site, prefix, label, differs=bool(differing))
     return EnvmgrError(
         "source-differs" if differing else "source-missing",
         f"{label}: {', '.join(names)} {verb} {'not what the lock names' if differing else 'missing'}",
-        context=context,
-        hint="\n  ".join(_what_to_do([one.file for one in lost], site, prefix, label, differs=bool(differing))),
+        context=[*context, *dict.fromkeys(one.file.said for one in lost if one.file.said)],
+        hint="\n  ".join([*hints, *dict.fromkeys(one.file.hint for one in lost if one.file.hint)]),
     )
 
 

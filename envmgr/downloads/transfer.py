@@ -21,7 +21,7 @@ from typing import BinaryIO
 from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit
 
-from envmgr.downloads import Download, has
+from envmgr.downloads import Download, digest_of
 from envmgr.downloads.logins import with_login
 from envmgr.downloads.web import Answer, NetworkError, open_url, within
 from envmgr.errors import Interrupted
@@ -137,7 +137,9 @@ def take_file(
                 if place.startswith("file://") and not copy:
                     return _in_folder(place, wanted.sha256)
                 with _part_file(target, bounds.over) as part:
-                    if not has(target, wanted.sha256):  # another run may have fetched it meanwhile
+                    if not (
+                        target.is_file() and digest_of(target) == wanted.sha256
+                    ):  # another run may have fetched it meanwhile
                         _transfer(place, wanted, part, bounds, tick)
                         Path(part.name).replace(target)
             except AttemptFailed as fault:

@@ -15,7 +15,10 @@ from packaging.utils import parse_wheel_filename
 from envmgr.catalog.names import MODULE_NAME, Entry
 from envmgr.catalog.site import Site, read_target
 from envmgr.catalog.site_file import Policies
+from envmgr.downloads import cached_file
 from envmgr.downloads.bars import promised_by_worker
+from envmgr.downloads.bring import Fetching
+from envmgr.downloads.fetch import fetch_sets
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.render import pip_names, render_shim
 from envmgr.people.base import Base, BasePackage
@@ -30,7 +33,7 @@ from envmgr.system.locks import file_lock
 from envmgr.system.run import Runner
 from envmgr.system.safe_paths import remove_below
 from envmgr.system.shelltext import quote
-from envmgr.wheels.fetch import fetch_wheels, wheel_failure
+from envmgr.wheels.fetch import wheel_failure, wheel_files
 from envmgr.wheels.index import is_file_of
 from envmgr.wheels.lockfile import WHEELS_LOCK, LockedRow
 from envmgr.wheels.settings import wheel_cache
@@ -69,13 +72,12 @@ def make_install(
             return
         cached = wheel_cache(Prefix(site.prefix))
         rows = lock.wheels.rows
-        given = {row.sha256: path for row in rows if (path := row.cached(cached))}
+        given = {row.sha256: path for row in rows if (path := cached_file(cached, row.sha256))}
         try:
             with staged_install(install, own, marks=False) as staged:
                 label, cache = str(install.entry), wheel_cache(downloads)
-                fetched = fetch_wheels(
-                    rows, lock.wheels.indexes, label, own, runner, reporter, given=given, cache=cache
-                ).paths
+                sets = [wheel_files(rows, lock.wheels.indexes, label, own, cache)]
+                fetched = fetch_sets(sets, Fetching(own.policies, runner, reporter, label), given).paths
                 staged.folder.mkdir()
                 files = {row: fetched[row.sha256] for row in rows}
                 _require_fit(files, base, lock.wheels.platform)

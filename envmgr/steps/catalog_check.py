@@ -152,7 +152,7 @@ def _check_lock(
         lock = locks[str(found.entry)] = backend.load_lock(found.entry, recipe, found.folder, ctx.site)
         if known:
             return []
-        judged = judge_all(found.entry, recipe, lock.facts(), lock.below)
+        judged = judge_all(found.entry, recipe, lock.facts, lock.below)
         findings += [
             _finding("lock", "error", found, f"{fault.rule}: {fault.text}", fault.mend)
             for fault in entry_faults(found.entry, judged)

@@ -37,7 +37,7 @@ def judge_all(
     entry: Entry, recipe: Recipe, facts: LockFacts, below: Iterable[LoadedEntry]
 ) -> list[tuple[Entry, Judged]]:
     """Judge the entries `below` first, in build order; the entry's own is the last."""
-    found = [(each.lock.entry, judge_lock(each.lock.facts(), each.recipe)) for each in below]
+    found = [(each.lock.entry, judge_lock(each.lock.facts, each.recipe)) for each in below]
     return [*found, (entry, judge_lock(facts, recipe))]
 
 

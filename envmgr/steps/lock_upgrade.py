@@ -6,15 +6,16 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from envmgr.backends import Backend, LockOptions, get_backend
+from envmgr.backends import Backend, LockOptions, locked_packages
 from envmgr.catalog.entries import CatalogEntry
 from envmgr.catalog.names import nearest
+from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.steps.entry_faults import reading_entry
 from envmgr.wording import did_you_mean
 
 
-def having(found: Sequence[CatalogEntry], upgrade: Sequence[str]) -> list[CatalogEntry]:
+def having(found: Sequence[CatalogEntry], upgrade: Sequence[str], site: Site) -> list[CatalogEntry]:
     """Return the entries whose locks have one of the packages, and those that cannot be read, which is their error.
 
     Raise InputError `lock-lacks` if there are none.
@@ -23,7 +24,7 @@ def having(found: Sequence[CatalogEntry], upgrade: Sequence[str]) -> list[Catalo
 
     def has(entry: CatalogEntry) -> bool:
         with suppress(EnvmgrError), reading_entry(entry.entry):
-            packages = get_backend(entry.recipe().backend).read_packages(entry.folder)
+            packages = locked_packages(entry.entry, entry.recipe(), entry.folder, site)
             known.update(packages)
             return any(_in_lock(packages, upgrade).values())
         return True

@@ -96,7 +96,7 @@ class ResolvedEntry:
 
     def _judged(self) -> list[tuple[Entry, Judged]]:
         with reading_entry(self.entry):
-            return judge_all(self.entry, self.recipe, self.lock.facts(), self.lock.below)
+            return judge_all(self.entry, self.recipe, self.lock.facts, self.lock.below)
 
     def module(self, facts: InstallFacts) -> NewModule:
         """Return what the next generation publishes of it."""
@@ -112,8 +112,8 @@ class ResolvedEntry:
             own_python=self.install.has_python(),
             pip=records.find_pip(self.install, facts),
             kernel=records.has_kernel(self.install, facts),
-            cuda=self.lock.cuda(),
-            compat=self.lock.cuda_compat(),
+            cuda=self.lock.facts.cuda,
+            compat=self.lock.facts.compat,
         )
         return NewModule(spec, facts, self.lock.sha256)
 
@@ -133,13 +133,13 @@ class ResolvedEntry:
     def needs(self, measured: Sequence[str] | None) -> NodeNeeds:
         """Return what it needs of a node; what was `measured` in its install counts."""
         requires = self.recipe.requires
-        return NodeNeeds(requires, gpu_needs(requires, self.lock.cuda(), self.lock.cuda_compat(), measured))
+        return NodeNeeds(requires, gpu_needs(requires, self.lock.facts.cuda, self.lock.facts.compat, measured))
 
     def measured(self) -> tuple[str, ...] | None:
         """Return what its binaries have code for; None where that is not known. Raises EnvmgrError
         `manifest-damaged`.
         """
-        if self.lock.cuda() is None or not self.install.exists():
+        if self.lock.facts.cuda is None or not self.install.exists():
             return None
         return read_manifest(self.install.manifest).facts.gpu_codes
 

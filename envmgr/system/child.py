@@ -20,6 +20,8 @@ from envmgr.report import Reporter
 from envmgr.system.run import Runner, clean_env
 from envmgr.system.usernames import own_home
 
+# -P and a small environment would hide an envmgr that runs from its source tree.
+OWN_SOURCE = {"PYTHONPATH": str(Path(envmgr.__file__).resolve().parent.parent), "PYTHONUNBUFFERED": "1"}
 NETWORK = ("*_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
 """The variables by which programs reach a network through the site's proxies, and trust its certificates."""
 
@@ -89,8 +91,6 @@ def passed(environ: Mapping[str, str], *patterns: str) -> dict[str, str]:
 
 def _environment(environ: Mapping[str, str], cache: Path) -> dict[str, str]:
     """Return the worker's environment: of the caller's shell, only proxies, certificates and credentials."""
-    # -P and the small environment would hide an envmgr that runs from its source tree.
-    root = str(Path(envmgr.__file__).resolve().parent.parent)
     home = own_home(environ.get("HOME"))  # rattler looks for credentials there, and fails without one
     own = passed(environ, *NETWORK, "RATTLER_AUTH_FILE")
-    return clean_env(HOME=home, RATTLER_CACHE_DIR=str(cache), PYTHONPATH=root, PYTHONUNBUFFERED="1", **own)
+    return clean_env(HOME=home, RATTLER_CACHE_DIR=str(cache), **OWN_SOURCE, **own)

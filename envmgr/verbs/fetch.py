@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 from envmgr.backends import LoadedLock
 from envmgr.builds.prepare import can_write, clean_leftovers
 from envmgr.catalog.names import Entry
-from envmgr.downloads import Fetched, FetchedFile, Given, read_given
+from envmgr.downloads import Fetched, FetchedFile, Given, joined, read_given
 from envmgr.errors import EnvmgrError, InputError, Written, failed_ones
 from envmgr.report import Lines, Result, Table
 from envmgr.steps import Context, logged
@@ -115,24 +115,15 @@ class _Fetcher:
         for each in done:
             if isinstance(each, EnvmgrError):
                 raise each
-        return _joined(each for each in done if isinstance(each, Fetched))
+        return joined(each for each in done if isinstance(each, Fetched))
 
     def _of_lock(self, lock: LoadedLock) -> Fetched | EnvmgrError:
-        found: list[Fetched] = []
-        losses = Losses(allowed=True)
-        for bring in (lock.fetch, *([lock.fetch_tools] if self.carry else [])):
-            with losses.of(lock.entry):
-                ctx = self.ctx
-                found.append(bring(ctx.site, ctx.runner, ctx.reporter, given=self.given, dry_run=self.dry_run))
-        return losses.failed.get(str(lock.entry)) or _joined(found)
-
-
-def _joined(fetched: Iterable[Fetched]) -> Fetched:
-    """Return all files, each once."""
-    files: dict[str, FetchedFile] = {}
-    for file in (file for each in fetched for file in each.files):
-        files.setdefault(file.sha256, file)
-    return Fetched(tuple(files.values()))
+        losses, ctx = Losses(allowed=True), self.ctx
+        with losses.of(lock.entry):
+            return lock.fetch(
+                ctx.site, ctx.runner, ctx.reporter, given=self.given, dry_run=self.dry_run, tools=self.carry
+            )
+        return losses.failed[str(lock.entry)]
 
 
 def _fetch_all(wanted: Sequence[ResolvedEntry], fetcher: _Fetcher) -> dict[str, Fetched]:

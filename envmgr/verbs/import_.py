@@ -173,7 +173,7 @@ def _decisions(ctx: Context, draft: Draft, folder: Path) -> Iterator[str]:
         with reading_entry(draft.entry):
             recipe = load_recipe(folder / RECIPE_NAME)
             lock = get_backend(draft.backend).load_lock(draft.entry, recipe, folder, ctx.site)
-            faults = entry_faults(draft.entry, judge_all(draft.entry, recipe, lock.facts(), lock.below))
+            faults = entry_faults(draft.entry, judge_all(draft.entry, recipe, lock.facts, lock.below))
     except Interrupted:
         raise
     except EnvmgrError as error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Annotated, Any, ClassVar
 
-from envmgr.backends import get_backend
+from envmgr.backends import locked_packages
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, judge_gpu
 from envmgr.catalog.gpus import FLOORS, toolkit_driver
 from envmgr.catalog.site import read_target
@@ -139,7 +139,7 @@ def _one(ctx: Context, name: str) -> ListEntryResult:
         software=found.software().model_dump(mode="json"),
         recipe=recipe.model_dump(mode="json", by_alias=True),
         folder=str(found.folder),
-        packages=dict(get_backend(recipe.backend).read_packages(found.folder)),
+        packages=dict(locked_packages(found.entry, recipe, found.folder, ctx.site)),
         digest=digest,
         install=install,
         module=module,

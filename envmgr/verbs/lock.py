@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from envmgr.backends import Backend, LoadedLock, LockOptions, get_backend
+from envmgr.backends import Backend, LoadedLock, LockOptions, get_backend, locked_packages
 from envmgr.catalog.entries import CatalogEntry
 from envmgr.catalog.locks import LockChange, change_lines, diff_packages, require_lock_visible
 from envmgr.catalog.names import catalog_of
@@ -108,7 +108,7 @@ def lock(
                 hint="`envmgr copy ENTRY` takes one into your own",
             )
         if options.upgrade:
-            found = having(found, options.upgrade)
+            found = having(found, options.upgrade, ctx.site)
     _require_known_channels(places, found, ctx.site)
     outcomes = []
     losses = Losses(allowed=True)
@@ -176,7 +176,7 @@ def _lock(ctx: Context, entry: CatalogEntry, options: LockOptions, *, dry_run: b
     backend = get_backend(recipe.backend)
     try:
         _require_solver(backend, options.solver)
-        old = backend.read_packages(entry.folder)
+        old = locked_packages(entry.entry, recipe, entry.folder, ctx.site)
         if options.upgrade:
             options = names_in_lock(entry, backend, old, options, each=each)
         result = backend.lock(entry.entry, recipe, ctx.site, ctx.runner, ctx.reporter, options)
@@ -233,7 +233,7 @@ def _judge(entry: CatalogEntry, recipe: Recipe, backend: Backend, site: Site) ->
     """Return the lock, if it is sound, and what its text says."""
     try:
         lock = backend.load_lock(entry.entry, recipe, entry.folder, site)
-        judged = judge_all(entry.entry, recipe, lock.facts(), lock.below)
+        judged = judge_all(entry.entry, recipe, lock.facts, lock.below)
     except EnvmgrError as error:
         return None, LockOutcome(str(entry.entry), "stale", 0, (), reason=error.message)
     if faults := entry_faults(entry.entry, judged):

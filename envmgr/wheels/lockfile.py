@@ -42,14 +42,6 @@ class LockedRow(FrozenModel):
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     url: str | None = None
 
-    def cached(self, cache: Path) -> Path | None:
-        """Return the file of this row in a cache of downloads, which names folders by sha256; None without it."""
-        try:
-            files = sorted(path for path in (cache / self.sha256).iterdir() if not path.name.startswith("."))
-        except FileNotFoundError:
-            return None
-        return files[0] if files else None
-
 
 class LockedWheels(FrozenModel):
     """The content of one file; `rows` are sorted by name.

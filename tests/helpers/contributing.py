@@ -11,6 +11,7 @@ import yaml
 from tests.helpers.drifts import Drift, read_drifts
 from tests.helpers.places import ROOT
 
+EXAMPLE_BACKEND = ROOT / "tests/examples/backend"
 _PARTS = ("envmgr", "modulefiles", "recipes", "easyconfigs", "nodesetup")
 DRIFT_TABLE, DRIFT_SHELL = "envmgr/audit/checks/clock.yaml", "envmgr/audit/checks/clock.prefix.sh"
 DRIFT_ROW = "tests/cluster/audit/drifts.yaml"

@@ -14,7 +14,7 @@ import typer
 from envmgr.cli.app import app
 
 CODE = Path(__file__).resolve().parents[2] / "envmgr"
-EXIT_CODES = {"EnvmgrError": 3, "InputError": 2, "Row": 3}
+EXIT_CODES = {"EnvmgrError": 3, "InputError": 2, "Row": 3, "StaleLock": 3}
 _REFERENCE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
 _ROW = re.compile(r"^\| `([a-z0-9-]+)` \| (\d+) \| (.*) \| (.*) \|$", re.MULTILINE)
 

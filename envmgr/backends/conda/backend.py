@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
-from envmgr.backends.conda.cuda import cuda_of
 from envmgr.backends.conda.judging import facts_of, notes_of
 from envmgr.backends.conda.lock import PYTHON, UNPACKED, CondaLock, LockedPackage
 from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME, lock_texts, read_lock, require_own_channels
@@ -24,14 +23,11 @@ from envmgr.backends.conda.models import (
     program_of,
 )
 from envmgr.catalog.entries import open_catalog
-from envmgr.catalog.gpus import short_cuda
-from envmgr.catalog.lock_rules import LockFacts
-from envmgr.catalog.locks import lock_text, missing_lock, stale_lock
+from envmgr.catalog.locks import lock_text, missing_lock, require_answer, stale_lock
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.settings import SiteFact, mirror_faults
 from envmgr.catalog.site import Site, Target
-from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
@@ -39,7 +35,7 @@ from envmgr.wheels.lockfile import WHEEL_UNPACKED, WHEELS_LOCK
 from envmgr.wheels.settings import indexes_of
 
 if TYPE_CHECKING:
-    from envmgr.downloads import Fetched, Given
+    from envmgr.downloads.fetch import DownloadSet
     from envmgr.store.parts import Part
 
 ANACONDA_TERMS = "anaconda-terms"
@@ -63,16 +59,6 @@ class LoadedCondaLock(LoadedLock):
     def items(self, site: Site, target: Target) -> tuple[Item, ...]:
         return (Item(self.backend.install(self.entry, self.content.identity(), site, target)),)
 
-    def cuda(self) -> str | None:
-        return cuda_of(self.content, self.wanted)
-
-    def cuda_compat(self) -> str:
-        return short_cuda(self.content.versions.get("cuda-compat")) or ""
-
-    def facts(self) -> LockFacts:
-        told = f"{self.folder / LOCK_NAME} was changed after it was written: {SIDECAR_NAME} belongs to another text"
-        return facts_of(self.content, self.wanted, told if self.content.edited else "")
-
     def solve_again(self, site: Site, runner: Runner, reporter: Reporter, options: LockOptions) -> Mapping[str, str]:
         return _solve(self.wanted, site, runner, reporter, options, keep=self.content)[0].describe()
 
@@ -80,26 +66,24 @@ class LoadedCondaLock(LoadedLock):
         names = (LOCK_NAME, SIDECAR_NAME, *([WHEELS_LOCK] if self.content.added else []))
         return {name: lock_text(self.folder / name) for name in names if (self.folder / name).is_file()}
 
-    def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
-        from envmgr.backends.conda.install import fetch_archives
-        from envmgr.downloads import Fetched
-        from envmgr.wheels.fetch import fetch_wheels
+    def downloads(self, site: Site) -> Sequence[DownloadSet]:
+        from envmgr.backends.conda.install import archives
 
-        label = str(self.entry)
-        found = fetch_archives(self.content, label, site, runner, reporter, given=given, dry_run=dry_run)
-        if (added := self.content.added) is None:
-            return found
-        wheels = fetch_wheels(
-            added.rows, self.wanted.indexes, label, site, runner, reporter, given=given, dry_run=dry_run
-        )
-        return Fetched((*found.files, *wheels.files))
+        label, added = str(self.entry), self.content.added
+        if added is None:
+            return (archives(self.content, label, site),)
+        from envmgr.wheels.fetch import wheel_files  # slow to load, and most locks have no wheels
+
+        return (archives(self.content, label, site), wheel_files(added.rows, self.wanted.indexes, label, site))
 
     def build(self, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Built:
         from importlib.metadata import version
 
         from envmgr.backends.conda.install import install_packages
 
-        facts, expected = install_packages(self.content, self.wanted, item.install, site, runner, reporter, jobs=jobs)
+        facts, expected = install_packages(
+            self.content, self.wanted, self.downloads(site), item.install, site, runner, reporter, jobs=jobs
+        )
         tools = ("py-rattler",) if self.content.added is None else ("py-rattler", "installer")
         return Built(facts, expected, {tool: version(tool) for tool in tools})
 
@@ -148,12 +132,12 @@ class CondaBackend(Backend):
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedCondaLock:
         found, sha256 = read_lock(folder)
         wanted = read_input(entry, recipe, CondaInput)
-        if found.recipe_digest != wanted.digest():
-            raise stale_lock(entry, folder / LOCK_NAME, wanted.digest(), found.recipe_digest)
+        require_answer(entry, folder / LOCK_NAME, found.describe(), wanted.digest(), found.recipe_digest)
         require_own_channels(found.packages, places_of(wanted.channels, site), folder / LOCK_NAME)
         if wanted.pip:
             _require_wheels(found, wanted, entry, folder / WHEELS_LOCK)
         download, installed = _sizes(found)
+        told = f"{folder / LOCK_NAME} was changed after it was written: {SIDECAR_NAME} belongs to another text"
         return LoadedCondaLock(
             backend=self,
             entry=entry,
@@ -174,16 +158,11 @@ class CondaBackend(Backend):
             download=download,
             installed=installed,
             notes=notes_of(found, wanted),
+            facts=facts_of(found, wanted, told if found.edited else ""),
             content=found,
             wanted=wanted,
             folder=folder,
         )
-
-    def read_packages(self, folder: Path) -> Mapping[str, str]:
-        try:
-            return read_lock(folder)[0].describe()
-        except EnvmgrError:
-            return {}
 
     def parts(self, provenance: Mapping[str, Any], texts: Mapping[str, str]) -> Iterable[Part]:  # noqa: ARG002 - the lock says all
         from envmgr.backends.conda.parts import parts_of
@@ -245,8 +224,9 @@ def _require_wheels(lock: CondaLock, wanted: CondaInput, entry: Entry, path: Pat
     """
     if lock.added is None and not path.exists():
         raise missing_lock(path)
-    if lock.added is None or lock.added.python != lock.versions.get(PYTHON):
-        raise stale_lock(entry, path, wanted.digest(), "")
+    python = lock.versions.get(PYTHON)
+    if lock.added is None or lock.added.python != python:
+        raise stale_lock(entry, path, lock.describe(), [f"its packages have Python {python}"])
     from envmgr.wheels.answers import require_asked_urls  # slow to load, and most locks have no wheels
 
     require_asked_urls(lock.added, wanted.pip, path)

@@ -6,8 +6,9 @@ Steps: download, check, link into a sibling folder, compile, mark, make read-onl
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from envmgr.backends.conda.activate import capture_activation
@@ -15,9 +16,10 @@ from envmgr.backends.conda.client import ADDER, INSTALLER, failure_for, failure_
 from envmgr.backends.conda.lock import PYTHON, UNPACKED, CondaLock, LockedPackage
 from envmgr.backends.conda.models import Channel, CondaInput, channels_of, package_cache
 from envmgr.catalog.site import Site
-from envmgr.downloads import Download, Fetched, Given
+from envmgr.downloads import Download, Fetched
 from envmgr.downloads.bars import WorkerBars, promised_by_worker
-from envmgr.downloads.bring import bring
+from envmgr.downloads.bring import Fetching
+from envmgr.downloads.fetch import DownloadSet, fetch_sets
 from envmgr.report import Reporter
 from envmgr.store.build_folders import staged_install
 from envmgr.store.manifest import InstallFacts, path_environment
@@ -28,21 +30,27 @@ from envmgr.wheels.settings import wheel_cache
 
 
 def install_packages(
-    lock: CondaLock, wanted: CondaInput, install: Install, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
+    lock: CondaLock,
+    wanted: CondaInput,
+    downloads: Sequence[DownloadSet],
+    install: Install,
+    site: Site,
+    runner: Runner,
+    reporter: Reporter,
+    *,
+    jobs: int,
 ) -> tuple[InstallFacts, dict[str, str]]:
-    """Make `install.path` from the lock, read-only. Return its facts, and path -> sha256 as the packages promise it.
+    """Make `install.path` from the lock and its `downloads`, read-only. Return its facts, and path -> sha256 as the packages promise it.
 
     On any failure neither staging nor a partial install stays; downloads stay in the cache, checked.
     """
+    packages, *more = downloads
     with staged_install(install, site) as staged:
         package_cache(install.prefix).mkdir(parents=True, exist_ok=True)
-        label, wheels = str(install.entry), dict[str, Path]()
-        if lock.added is not None:
-            from envmgr.wheels.fetch import fetch_wheels  # slow to load, and most locks have no wheels
-
-            rows = lock.added.rows
-            wheels = dict(fetch_wheels(rows, wanted.indexes, label, site, runner, reporter, given={}).paths)
-        fetched = _bring(lock, label, site, runner, reporter, given={}, copy=False, unpacked=UNPACKED)
+        label = str(install.entry)
+        how = Fetching(site.policies, runner, reporter, label)
+        wheels = fetch_sets(more, how, {}).paths
+        fetched = fetch_sets([packages], replace(how, copy=False, unpacked=UNPACKED), {})
         with ExitStack() as stack:
             bars = WorkerBars(label, reporter, stack, work=("link", "packages", len(lock.packages)))
             request = _request(lock, install, fetched, jobs)
@@ -61,39 +69,11 @@ def download_places(package: LockedPackage, channels: Collection[Channel]) -> li
     return [*(f"{mirror}/{package.subdir}/{package.file_name}" for mirror in mirrors), package.url]
 
 
-def fetch_archives(
-    lock: CondaLock, label: str, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool
-) -> Fetched:
-    """Bring the packages into the prefix's cache, also those in mirror folders; `label` is the entry."""
-    return _bring(lock, label, site, runner, reporter, given=given, dry_run=dry_run)
-
-
-def _bring(
-    lock: CondaLock,
-    label: str,
-    site: Site,
-    runner: Runner,
-    reporter: Reporter,
-    *,
-    given: Given,
-    dry_run: bool = False,
-    copy: bool = True,
-    unpacked: int = 0,
-) -> Fetched:
+def archives(lock: CondaLock, label: str, site: Site) -> DownloadSet:
+    """Return the packages as downloads; `label` is the entry."""
     channels = channels_of(site).values()
-    return bring(
-        [Download(p.file_name, p.sha256, tuple(download_places(p, channels)), p.size) for p in lock.packages],
-        package_cache(Prefix(site.prefix)),
-        site.policies,
-        runner,
-        reporter,
-        label=label,
-        failure=failure_for(label),
-        given=given,
-        dry_run=dry_run,
-        copy=copy,
-        unpacked=unpacked,
-    )
+    files = (Download(p.file_name, p.sha256, tuple(download_places(p, channels)), p.size) for p in lock.packages)
+    return DownloadSet(tuple(files), package_cache(Prefix(site.prefix)), failure_for(label))
 
 
 def _request(lock: CondaLock, install: Install, fetched: Fetched, jobs: int) -> dict[str, object]:

@@ -37,7 +37,8 @@ def facts_of(lock: CondaLock, wanted: CondaInput, edited: str = "") -> LockFacts
         *_variants(packages),
         *_unmet(lock, wanted),
     ]
-    return LockFacts(cuda=cuda_of(lock, wanted), majors=majors, glibc=glibc, own=tuple(faults))
+    compat = short_cuda(lock.versions.get("cuda-compat")) or ""
+    return LockFacts(cuda=cuda_of(lock, wanted), majors=majors, glibc=glibc, own=tuple(faults), compat=compat)
 
 
 def notes_of(lock: CondaLock, wanted: CondaInput) -> tuple[str, ...]:

@@ -12,12 +12,11 @@ from envmgr.backends.container.input import ContainerInput, ContainerSettings
 from envmgr.backends.container.lock import FORMAT, LOCK_NAME, ContainerLock
 from envmgr.backends.container.programs import Programs
 from envmgr.catalog.lock_rules import LockFacts
-from envmgr.catalog.locks import read_lock_file, recipe_digest, stale_lock
+from envmgr.catalog.locks import read_lock_file, recipe_digest, require_answer
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import Site, Target
-from envmgr.downloads import Fetched, Given
-from envmgr.errors import EnvmgrError
+from envmgr.downloads.fetch import DownloadSet
 from envmgr.report import Reporter
 from envmgr.store.parts import Part
 from envmgr.store.prefix import Item, Prefix
@@ -42,25 +41,18 @@ class LoadedContainerLock(LoadedLock):
         }
         return (Item(self.backend.install(self.entry, identity, site, target), ()),)
 
-    def cuda(self) -> str | None:
-        return self.content.cuda() if self.wanted.gpu else None
-
-    def facts(self) -> LockFacts:
-        return LockFacts(self.cuda())
-
     def texts(self, recipe: Recipe) -> Mapping[str, str]:  # noqa: ARG002 - the lock is all
         return {LOCK_NAME: self.content.text()}
 
-    def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
-        from envmgr.backends.container.install import fetch_image
+    def downloads(self, site: Site) -> Sequence[DownloadSet]:
+        from envmgr.backends.container.install import image_files
 
-        return fetch_image(
-            self.content, self.wanted, str(self.entry), site, runner, reporter, given=given, dry_run=dry_run
-        )
+        return (image_files(self.content, self.wanted, str(self.entry), site),)
 
     def build(self, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Built:  # noqa: ARG002 - mksquashfs takes what is there
         from envmgr.backends.container.install import install_image
 
+        self.fetch(site, runner, reporter)
         facts, tools = install_image(self.content, self.wanted, self.entry, item.install, site, runner, reporter)
         return Built(facts, {}, tools)
 
@@ -73,14 +65,9 @@ class ContainerBackend(Backend):
     settings = ContainerSettings
 
     def lock(
-        self,
-        entry: Entry,
-        recipe: Recipe,
-        site: Site,
-        runner: Runner,
-        reporter: Reporter,
-        options: LockOptions,  # noqa: ARG002 - there is one solver, and no channel
+        self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
     ) -> LockResult:
+        del options  # there is one solver, and no channel
         from envmgr.backends.container.registry import Registry
 
         wanted = read_input(entry, recipe, ContainerInput)
@@ -93,15 +80,14 @@ class ContainerBackend(Backend):
                 f"the image's variable {one_line(line, 60)} is left out: a shell can have no such name or value"
                 for line in found.strange
             ),
-            LockFacts(found.cuda() if wanted.gpu else None),
+            _facts(found, wanted),
         )
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedContainerLock:  # noqa: ARG002
         path = folder / LOCK_NAME
         found, sha256 = read_lock_file(path, ContainerLock, of="images", known=FORMAT)
         wanted = read_input(entry, recipe, ContainerInput)
-        if found.recipe_digest != _digest(wanted):
-            raise stale_lock(entry, path, _digest(wanted), found.recipe_digest)
+        require_answer(entry, path, found.packages(), _digest(wanted), found.recipe_digest)
         size = sum(blob.size for blob in found.blobs)
         return LoadedContainerLock(
             backend=self,
@@ -110,21 +96,20 @@ class ContainerBackend(Backend):
             packages=found.packages(),
             download=size,
             installed=size * _UNPACKED,
+            facts=_facts(found, wanted),
             content=found,
             wanted=wanted,
         )
-
-    def read_packages(self, folder: Path) -> Mapping[str, str]:
-        try:
-            return read_lock_file(folder / LOCK_NAME, ContainerLock, of="images", known=FORMAT)[0].packages()
-        except EnvmgrError:
-            return {}
 
     def parts(self, provenance: Mapping[str, Any], texts: Mapping[str, str]) -> Iterable[Part]:  # noqa: ARG002 - the lock says all
         return [ContainerLock.model_validate_json(texts[LOCK_NAME]).part()]
 
     def folders(self, prefix: Prefix) -> Sequence[OwnFolder]:
         return (OwnFolder(prefix.root / "cache" / "oci"),)
+
+
+def _facts(lock: ContainerLock, wanted: ContainerInput) -> LockFacts:
+    return LockFacts(lock.cuda() if wanted.gpu else None)
 
 
 def _digest(wanted: ContainerInput) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -16,10 +16,10 @@ from envmgr.backends.container.programs import Programs
 from envmgr.backends.container.registry import Registry
 from envmgr.catalog.names import Entry
 from envmgr.catalog.site import Site
-from envmgr.downloads import Download, Fetched, FetchedFile, Given, has
+from envmgr.downloads import Download
 from envmgr.downloads.bars import WorkerBars
-from envmgr.downloads.bring import bring
 from envmgr.downloads.failures import Row, worker_failure
+from envmgr.downloads.fetch import DownloadSet, Place
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.build_folders import build_folder, staged_install, work_folder
@@ -36,6 +36,9 @@ from envmgr.wording import one_line
 
 _CONFIG = Kind("image config", 64 << 20)
 _ROWS: Mapping[str, Row] = {
+    "DownloadError": Row(
+        "wrong-sha256", "{message}: what arrived is not what the lock names", "run the same command again"
+    ),
     "NoCommand": Row(
         "command-not-in-image",
         "the image of {label} has no program {message}",
@@ -55,73 +58,57 @@ def image_cache(prefix: Prefix) -> Path:
     return prefix.root / "cache" / "oci"
 
 
-def fetch_image(
+def image_files(lock: ContainerLock, wanted: ContainerInput, label: str, site: Site) -> DownloadSet:
+    """Return the files of the image as downloads: what is not given comes from its registry, by skopeo."""
+
+    def ask(runner: Runner, reporter: Reporter) -> Sequence[Place]:
+        def look(files: Sequence[Download]) -> Sequence[Download]:
+            _bring_image(lock, files, cache, Registry(wanted, site, runner), runner, reporter, label)
+            return files
+
+        return (Place(wanted.image, lambda _: (), look),)
+
+    cache = image_cache(Prefix(site.prefix))
+    return DownloadSet(tuple(_download(blob) for blob in lock.blobs), cache, _failure(label), ask)
+
+
+def _download(blob: LockedBlob) -> Download:
+    return Download(blob.file, blob.sha256, (), blob.size)
+
+
+def _bring_image(
     lock: ContainerLock,
-    wanted: ContainerInput,
-    label: str,
-    site: Site,
+    lacking: Sequence[Download],
+    cache: Path,
+    registry: Registry,
     runner: Runner,
     reporter: Reporter,
-    *,
-    given: Given,
-    dry_run: bool = False,
-) -> Fetched:
-    """Bring the files of the image into the cache: from files that are given, else from its registry.
+    label: str,
+) -> None:
+    """Bring the files that are lacking into the cache; skopeo checks them, and so does who reads them there.
 
-    Files that a fetch brought before it was cut off are not brought again. Raises as `Registry.bring`, `wrong-sha256`.
+    Files that were brought before it was cut off are not brought again. Raises as `Registry.bring`.
     """
-    cache = image_cache(Prefix(site.prefix))
-    lacking = [blob for blob in lock.blobs if not has(cache / blob.sha256 / blob.file, blob.sha256, mend=not dry_run)]
-    if dry_run or all(blob.sha256 in given for blob in lacking):
-        return bring(
-            _downloads(lock.blobs),
-            cache,
-            site.policies,
-            runner,
-            reporter,
-            label=label,
-            failure=_failure(label),
-            given=given,
-            dry_run=dry_run,
-        )
     coming = cache / ".coming"
     with explain_os_error(cache), file_lock(cache / ".lock", check=runner.raise_if_cancelled):
-        blobs = coming / "blobs"
-        (blobs / "sha256").mkdir(parents=True, exist_ok=True)
-        for blob in lock.blobs:
-            have, there = cache / blob.sha256 / blob.file, blobs / "sha256" / blob.sha256
-            if blob not in lacking and not there.exists():
-                there.hardlink_to(have)
+        there = coming / "blobs" / "sha256"
+        there.mkdir(parents=True, exist_ok=True)
+        for file in map(_download, lock.blobs):
+            if file not in lacking and not (there / file.sha256).exists():
+                (there / file.sha256).hardlink_to(file.path(cache))
         scratch = coming / "layout"
         remove_tree(scratch)
-        with reporter.stage(f"{label} fetch", total=sum(b.size for b in lacking), unit="bytes") as stage:
-            registry = Registry(wanted, site, runner)
-            if any(blob in lacking for blob in lock.layers):
-                registry.bring(lock.manifest, blobs, scratch, stage)
-            if lock.config in lacking:
-                atomic_write(blobs / "sha256" / lock.config.sha256, registry.config(lock.manifest))
-            for blob in lacking:
-                _take(blob, blobs / "sha256" / blob.sha256, cache)
+        with reporter.stage(f"{label} fetch", total=sum(file.size or 0 for file in lacking), unit="bytes") as stage:
+            if any(_download(layer) in lacking for layer in lock.layers):
+                registry.bring(lock.manifest, coming / "blobs", scratch, stage)
+            if _download(lock.config) in lacking:
+                atomic_write(there / lock.config.sha256, registry.config(lock.manifest))
+            for file in lacking:
+                if (there / file.sha256).exists():
+                    file.path(cache).parent.mkdir(exist_ok=True)
+                    (there / file.sha256).replace(file.path(cache))
+                    change(file.path(cache), mode=0o644, kinds=(stat.S_ISREG,))
         remove_tree(coming)
-    files = [FetchedFile(b.file, b.sha256, "fetched" if b in lacking else "present", b.size) for b in lock.blobs]
-    return Fetched(tuple(files))
-
-
-def _take(blob: LockedBlob, file: Path, cache: Path) -> None:
-    if not has(file, blob.sha256):
-        raise EnvmgrError(
-            "wrong-sha256",
-            f"{blob.sha256[:12]}: what arrived is not what the lock names",
-            hint="run the same command again",
-        )
-    place = cache / blob.sha256 / blob.file
-    place.parent.mkdir(exist_ok=True)
-    file.replace(place)
-    change(place, mode=0o644, kinds=(stat.S_ISREG,))
-
-
-def _downloads(blobs: Iterable[LockedBlob]) -> list[Download]:
-    return [Download(blob.file, blob.sha256, (), blob.size) for blob in blobs]
 
 
 def install_image(
@@ -136,7 +123,6 @@ def install_image(
     """Make the install, read-only; return its facts and the versions of the tools. Nothing stays of one that failed."""
     maker = find_maker(runner)
     cache = image_cache(install.prefix)
-    fetch_image(lock, wanted, str(entry), site, runner, reporter, given={})
     config = _read_config(lock, cache)
     work = work_folder(site, install)
     programs = Programs.of(lock, wanted, site)

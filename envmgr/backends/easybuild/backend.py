@@ -23,7 +23,7 @@ from envmgr.backends.easybuild.lock import (
     read_easybuild_lock,
     render_lock,
 )
-from envmgr.backends.easybuild.lock_checks import licence_words, lock_facts, require_fresh, version_of
+from envmgr.backends.easybuild.lock_checks import licence_words, lock_facts, require_fresh
 from envmgr.backends.easybuild.parts import item_parts
 from envmgr.backends.easybuild.settings import (
     EasyBuildInput,
@@ -31,13 +31,11 @@ from envmgr.backends.easybuild.settings import (
     easyconfig_folders,
     explain_easyconfigs,
 )
-from envmgr.catalog.gpus import short_cuda
-from envmgr.catalog.lock_rules import LockFacts
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.settings import SiteFact
 from envmgr.catalog.site import Site, Target, read_target
-from envmgr.downloads import Fetched, Given
+from envmgr.downloads.fetch import DownloadSet
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Install, Item, Prefix
@@ -65,15 +63,6 @@ class LoadedEasyBuildLock(LoadedLock):
 
         return chain_of(self.content, target.cpu_level, find)
 
-    def cuda(self) -> str | None:
-        return lock_facts(self.content).cuda
-
-    def cuda_compat(self) -> str:
-        return short_cuda((version_of(self.content, "CUDAcompat") or "").partition("-")[0]) or ""
-
-    def facts(self) -> LockFacts:
-        return lock_facts(self.content)
-
     def may_build(self) -> None:
         """Raise EnvmgrError `root-refused` for root: EasyBuild refuses that."""
         from envmgr.backends.easybuild.failures import root_refused
@@ -81,25 +70,20 @@ class LoadedEasyBuildLock(LoadedLock):
         if os.geteuid() == 0:
             raise root_refused()
 
-    def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
-        """Fetch EasyBuild itself as well, if a build here would install it."""
+    def downloads(self, site: Site) -> Sequence[DownloadSet]:
+        from envmgr.backends.easybuild.sources import item_sources
+
+        return (item_sources(self.content.items, site, str(self.entry)),)
+
+    def tools(self, site: Site) -> Sequence[DownloadSet]:
+        from envmgr.backends.easybuild.sources import easybuild_files
+
+        return (easybuild_files(self.content, site, str(self.entry)),) if self.content.easybuild_files else ()
+
+    def needs_tools(self, site: Site) -> bool:
         from envmgr.backends.easybuild.choose_easybuild import needs_private
-        from envmgr.backends.easybuild.sources import fetch_locked
 
-        bench = _workbench(self.entry, site, runner, reporter)
-        # To look through another EasyBuild takes longer than to copy the files that the administrator brought.
-        carried = {file.sha256 for file in self.content.easybuild_files}
-        private = bool(carried and carried <= given.keys()) or needs_private(self.content, site)
-        return fetch_locked(self.content, bench, given=given, dry_run=dry_run, sources=True, easybuild=private)
-
-    def fetch_tools(
-        self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False
-    ) -> Fetched:
-        """Fetch EasyBuild itself."""
-        from envmgr.backends.easybuild.sources import fetch_locked
-
-        bench = _workbench(self.entry, site, runner, reporter)
-        return fetch_locked(self.content, bench, given=given, dry_run=dry_run, sources=False, easybuild=True)
+        return needs_private(self.content, site)
 
     def prepare(
         self,
@@ -182,14 +166,9 @@ class EasyBuildBackend(Backend):
                 yield InputError("patch-missing", text, hint="restore the file from git")
 
     def lock(
-        self,
-        entry: Entry,
-        recipe: Recipe,
-        site: Site,
-        runner: Runner,
-        reporter: Reporter,
-        options: LockOptions,  # noqa: ARG002 - EasyBuild resolves its easyconfigs itself
+        self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
     ) -> LockResult:
+        del options  # EasyBuild resolves its easyconfigs itself
         from envmgr.backends.easybuild.make_lock import make_lock
 
         wanted = read_input(entry, recipe, EasyBuildInput)
@@ -212,14 +191,9 @@ class EasyBuildBackend(Backend):
             python=True if last.name == "Python" else None,  # an installer may bring one, too
             python_version=last.version.partition("-")[0] if last.name == "Python" else None,
             notes=() if found.easybuild_files else (_UNFILED.format(entry=entry),),
+            facts=lock_facts(found),
             content=found,
         )
-
-    def read_packages(self, folder: Path) -> Mapping[str, str]:
-        try:
-            return locked_versions(read_easybuild_lock(folder)[0])
-        except EnvmgrError:
-            return {}
 
     def explain(self, site: Site) -> Iterable[SiteFact]:
         if site.build_user is None and os.geteuid() == 0:

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from envmgr.backends.easybuild.easyconfigs import changed_since
-from envmgr.backends.easybuild.lock import DEFAULT_CONTENTS, DEFAULT_FILES, LOCK_NAME, EasyBuildLock, LockedItem
+from envmgr.backends.easybuild.lock import (
+    DEFAULT_CONTENTS,
+    DEFAULT_FILES,
+    LOCK_NAME,
+    EasyBuildLock,
+    LockedItem,
+    locked_versions,
+)
 from envmgr.backends.easybuild.settings import EASYBUILD, FIELDS, SETTINGS, EasyBuildInput, eula_word, said_by, said_now
 from envmgr.catalog.gpus import short_cuda
 from envmgr.catalog.lock_rules import LockFacts
-from envmgr.catalog.locks import stale_lock
+from envmgr.catalog.locks import require_answer, stale_lock
 from envmgr.catalog.names import Entry
 from envmgr.catalog.settings import quoted
 from envmgr.catalog.site import Site
-from envmgr.errors import EnvmgrError
 
 _TOOLKITS = ("CUDA", "CUDAcore")
 # EasyBuild's word in a version suffix: `8.9.2.26-CUDA-12.1.1`.
@@ -33,18 +40,17 @@ _NVIDIA = frozenset({"cuda", "cudnn", "cusparselt", "cutensor", "tensorrt"})
 
 def require_fresh(lock: EasyBuildLock, wanted: EasyBuildInput, entry: Entry, folder: Path, site: Site) -> None:
     """Raise EnvmgrError `lock-stale` for a lock that does not answer its recipe, its easyconfigs or the site's GPUs."""
-    path, hint = folder / LOCK_NAME, f"run `envmgr lock {entry}` and commit the result"
-    if lock.recipe != wanted.digest():
-        raise stale_lock(entry, path, wanted.digest(), lock.recipe)
+    path, packages = folder / LOCK_NAME, locked_versions(lock)
+    require_answer(entry, path, packages, wanted.digest(), lock.recipe)
+    stale = partial(stale_lock, entry, path, packages)
     if differing := differing_from_recipe(lock, wanted):
-        raise EnvmgrError("lock-stale", f"{path} does not match recipe.yaml", context=differing, hint=hint)
+        raise stale(differing)
     if changed := [text for item in lock.items for text in changed_since(item, site)]:
-        raise EnvmgrError("lock-stale", f"{path} is older than its easyconfigs", context=changed, hint=hint)
+        raise stale(changed, "is older than its easyconfigs")
     if differing := differing_from_now(lock, wanted, site):
-        if keep := ", ".join(f"`{each}: {quoted(said)}`" for each, said in said_by(lock).items() if said):
-            hint += f"; or, to keep its GPUs, say {keep} under `input` of the recipe"
-        message = f"{path} is for other GPUs than now: {differing[0]}"
-        raise EnvmgrError("lock-stale", message, context=differing[1:], hint=hint)
+        keep = ", ".join(f"`{each}: {quoted(said)}`" for each, said in said_by(lock).items() if said)
+        more = f"; or, to keep its GPUs, say {keep} under `input` of the recipe" if keep else ""
+        raise stale(differing[1:], f"is for other GPUs than now: {differing[0]}", more)
 
 
 def differing_from_recipe(lock: EasyBuildLock, wanted: EasyBuildInput) -> list[str]:
@@ -102,7 +108,8 @@ def lock_facts(lock: EasyBuildLock) -> LockFacts:
         for major in sorted({own[1]} if own else {*_FOR_CUDA.findall(item.version)}):
             majors.setdefault(major, []).append(f"{item.name} {item.version}")
     toolkit = next((version for name in _TOOLKITS if (version := version_of(lock, name))), None)
-    return LockFacts(short_cuda(toolkit) or ("" if majors else None), majors)
+    compat = short_cuda((version_of(lock, "CUDAcompat") or "").partition("-")[0])
+    return LockFacts(short_cuda(toolkit) or ("" if majors else None), majors, compat=compat or "")
 
 
 def version_of(lock: EasyBuildLock, name: str) -> str | None:

@@ -23,9 +23,13 @@ from envmgr.backends.easybuild.lock import (
     LockedItem,
 )
 from envmgr.backends.easybuild.settings import EASYBUILD
-from envmgr.downloads import Fetched, Given
-from envmgr.downloads.sources import SourceFile, cached_source, fetch_sources
+from envmgr.catalog.site import Site
+from envmgr.downloads import Download
+from envmgr.downloads.bring import Fetching
+from envmgr.downloads.fetch import DownloadSet, Place, fetch_sets
+from envmgr.downloads.sources import SourceFile, source_places, source_set
 from envmgr.errors import EnvmgrError, Interrupted
+from envmgr.report import Reporter
 from envmgr.system.run import Runner
 from envmgr.wheels.fetch import places_of
 from envmgr.wheels.index import IndexPlace, look
@@ -80,25 +84,27 @@ def _source(package: Package) -> FoundFile:
     return found_file(package, package.sdist)
 
 
-def index_places_of(bench: Workbench) -> list[IndexPlace]:
+def index_places_of(site: Site, runner: Runner) -> list[IndexPlace]:
     """Return the places of the package index; without upstream only the site's own mirrors of it."""
-    places = places_of([PUBLIC], bench.site, bench.runner)
-    return places if bench.site.sources.upstream else places[:-1]
+    places = places_of([PUBLIC], site, runner)
+    return places if site.sources.upstream else places[:-1]
 
 
-def find_in_index(files: Sequence[EasyBuildFile], bench: Workbench) -> Mapping[str, tuple[str, ...]]:
+def find_in_index(
+    files: Sequence[EasyBuildFile], places: Sequence[IndexPlace], label: str, runner: Runner, reporter: Reporter
+) -> Mapping[str, tuple[str, ...]]:
     """Return sha256 -> URLs of each file in the places of the index, in their order, until all are found.
 
     A place that does not answer is reported, and has none.
     """
     found: dict[str, tuple[str, ...]] = {}
     sums = {file.sha256 for file in files}
-    for place in index_places_of(bench):
+    for place in places:
         if found.keys() >= sums:
             break
-        listed = look([file.row for file in files], place, bench.runner)
+        listed = look([file.row for file in files], place, runner)
         if unread := next((each for each in listed.values() if isinstance(each, Exception)), None):
-            bench.reporter.say(f"{bench.label}: {place.url}: {unread}")
+            reporter.say(f"{label}: {place.url}: {unread}")
         for each in (each for files in listed.values() if not isinstance(files, Exception) for each in files):
             if each.sha256 in sums:
                 found[each.sha256] = (*found.get(each.sha256, ()), each.url)
@@ -112,79 +118,68 @@ _CARRY = (
 )
 
 
-def source_files(item: LockedItem) -> list[SourceFile]:
-    """Return the item's sources, as the cache has them."""
-    return [SourceFile(s.name, s.sha256, s.urls, s.folder or item.folder) for s in item.sources]
+def item_sources(items: Iterable[LockedItem], site: Site, label: str) -> DownloadSet:
+    """Return the items' sources as downloads, with what their easyconfigs say on how to get them."""
+    return source_set([file for item in items for file in _files(item)], site, label)
+
+
+def _files(item: LockedItem) -> Iterator[SourceFile]:
+    said = f"{item.easyconfig} says: {item.instructions}" if item.instructions else ""
+    for each in item.sources:
+        yield SourceFile(each.name, each.sha256, each.urls, each.folder or item.folder, said=said)
 
 
 def collect_all(items: Sequence[LockedItem], bench: Workbench) -> None:
-    """Bring every source of the items into the cache; an existing one is only checked.
+    """Bring every source of the items into the cache; an existing one is not read.
 
     Raises:
-        EnvmgrError: `source-missing` and `source-differs` for all of them, with what easyconfigs say on how to get
-            theirs.
+        EnvmgrError: `source-missing` and `source-differs` for all of them.
     """
-    cache = bench.prefix.source_cache
-    files = [(item, file) for item in items for file in source_files(item)]
-    lacking = [(item, file) for item, file in files if not (cache / file.sha256 / file.name).is_file()]
-    if lacking:
-        _fetch(lacking, bench)
+    wanted = item_sources(items, bench.site, bench.label)
+    lacking = tuple(file for file in wanted.files if not file.path(wanted.cache).is_file())
+    _collect(replace(wanted, files=lacking), bench)
 
 
 def collect_sources(item: LockedItem, bench: Workbench) -> dict[str, Path]:
     """Return file name -> its place in the cache, each compared with the lock's sha256.
 
-    A file that was damaged is fetched again.
-
-    Raises:
-        EnvmgrError: `source-missing` and `source-differs`, with what the easyconfig says on how to get it.
+    A file that was damaged is fetched again. Raises as `collect_all`.
     """
-    collect_all([item], bench)
-    found = {}
-    for file in source_files(item):
-        path = cached_source(bench.prefix, file)
-        if path is None:
-            _fetch([(item, file)], bench, again=True)
-            path = cached_source(bench.prefix, file)
-        if path is None:
-            message = f"{file.name} went from the cache while it was needed"
-            raise EnvmgrError("source-missing", message, context=str(bench.prefix.source_cache))
-        found[file.name] = path
-    return found
+    return _collect(item_sources([item], bench.site, bench.label), bench)
 
 
-def _fetch(wanted: Sequence[tuple[LockedItem, SourceFile]], bench: Workbench, *, again: bool = False) -> None:
-    try:
-        _bring([file for _, file in wanted], bench, again=again)
-    except EnvmgrError as error:
-        if error.reference in ("source-missing", "source-differs"):
-            said = dict.fromkeys(f"{i.easyconfig} says: {i.instructions}" for i, _ in wanted if i.instructions)
-            error.context = (*error.context, *said)
-        raise
+def _collect(wanted: DownloadSet, bench: Workbench) -> dict[str, Path]:
+    how = Fetching(bench.site.policies, bench.runner, bench.reporter, bench.label)
+    paths = fetch_sets([wanted], how, {}).paths
+    return {file.name: paths[file.sha256] for file in wanted.files}
 
 
-def fetch_locked(
-    lock: EasyBuildLock, bench: Workbench, *, given: Given, sources: bool, easybuild: bool, dry_run: bool = False
-) -> Fetched:
-    """Bring what the lock names into the cache: the `sources` of its items, and the files of an EasyBuild.
+def easybuild_files(lock: EasyBuildLock, site: Site, label: str) -> DownloadSet:
+    """Return the files of the lock's EasyBuild as downloads.
 
-    Raises:
-        EnvmgrError: as `fetch_sources`, for all of them.
+    The package index is asked where they are; a dry run only shows its pages.
     """
-    files = [file for item in lock.items for file in source_files(item)] if sources else []
-    own = []
-    if easybuild and not lock.easybuild_files:
-        bench.reporter.say(
-            f"{bench.label}: EasyBuild {lock.framework} is not fetched: the lock does not name its files"
-        )
-    elif easybuild:
-        own = _easybuild_files(lock, bench, given, dry_run=dry_run)
-    try:
-        return _bring([*files, *own], bench, given=given, dry_run=dry_run)
-    except EnvmgrError as error:
-        if any(file.sha256 in line for file in own for line in error.context):
-            error.hint += "\n  " + _CARRY.format(entry=bench.label)
-        raise
+    known = {file.sha256: file for file in lock.easybuild_files}
+
+    def of(file: EasyBuildFile, mirrored: Iterable[str] = ()) -> SourceFile:
+        return SourceFile(file.name, file.sha256, (), _FOLDER, tuple(mirrored), hint=_CARRY.format(entry=label))
+
+    def ask(runner: Runner, reporter: Reporter) -> Sequence[Place]:
+        places = index_places_of(site, runner)
+
+        def pages(file: Download) -> Sequence[str]:
+            each = known[file.sha256]
+            return source_places(of(each, [place.page(each.package) for place in places]), site)
+
+        def look_for(files: Sequence[Download]) -> Sequence[Download]:
+            found = find_in_index([known[file.sha256] for file in files], places, label, runner, reporter)
+            with_places = [of(known[file.sha256], found.get(file.sha256, ())) for file in files]
+            return source_set(with_places, site, label).files
+
+        return (Place(PUBLIC, pages, look_for),)
+
+    own = source_set([of(file) for file in lock.easybuild_files], site, label)
+    return replace(own, files=tuple(replace(file, places=()) for file in own.files), ask=ask)
 
 
 def collect_easybuild(lock: EasyBuildLock, bench: Workbench) -> dict[str, Path]:
@@ -193,35 +188,7 @@ def collect_easybuild(lock: EasyBuildLock, bench: Workbench) -> dict[str, Path]:
     Raises:
         EnvmgrError: `source-missing` and `source-differs`, with what helps.
     """
-    fetch_locked(lock, bench, given={}, sources=False, easybuild=True)
-    cache = bench.prefix.source_cache
-    return {file.name: cache / file.sha256 / file.name for file in lock.easybuild_files}
-
-
-def _easybuild_files(lock: EasyBuildLock, bench: Workbench, given: Given, *, dry_run: bool) -> list[SourceFile]:
-    """Return EasyBuild's files with their places in the package index, which is asked for what is not here; a dry run
-    only reports where the files would be.
-    """
-    plain = {file: SourceFile(file.name, file.sha256, (), _FOLDER) for file in lock.easybuild_files}
-    lacking = [f for f, each in plain.items() if f.sha256 not in given and cached_source(bench.prefix, each) is None]
-    if dry_run:
-        places = index_places_of(bench)
-        found = {file.sha256: tuple(place.page(file.package) for place in places) for file in lacking}
-    else:
-        found = {**find_in_index(lacking, bench)} if lacking else {}
-    return [replace(each, mirrored=found.get(file.sha256, ())) for file, each in plain.items()]
-
-
-def _bring(
-    files: Sequence[SourceFile],
-    bench: Workbench,
-    *,
-    given: Given | None = None,
-    dry_run: bool = False,
-    again: bool = False,
-) -> Fetched:
-    site, runner, reporter, label = bench.site, bench.runner, bench.reporter, bench.label
-    return fetch_sources(files, site, runner, reporter, label=label, given=given, dry_run=dry_run, again=again)
+    return _collect(easybuild_files(lock, bench.site, bench.label), bench)
 
 
 def require_packages(items: Iterable[LockedItem], runner: Runner) -> None:

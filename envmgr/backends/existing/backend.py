@@ -8,18 +8,18 @@ tree: users get what changed only with a new lock, which somebody has looked at.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult
 from envmgr.backends.existing.environment import take_environment
 from envmgr.backends.existing.models import LOCK_NAME, ExistingInput, ExistingLock, SeenTree
-from envmgr.catalog.locks import read_lock_file, recipe_digest, stale_lock
+from envmgr.catalog.locks import read_lock_file, recipe_digest, require_answer
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import Site, Target
-from envmgr.downloads import Fetched, Given
+from envmgr.downloads.fetch import DownloadSet
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.store.build_folders import staged_install
@@ -40,16 +40,8 @@ class LoadedExistingLock(LoadedLock):
         identity = self.content.model_dump(mode="json", exclude={"recipe", "version", "source"})
         return (Item(self.backend.install(self.entry, identity, site, target)),)
 
-    def fetch(
-        self,
-        site: Site,  # noqa: ARG002 - nothing of it is ours to bring
-        runner: Runner,  # noqa: ARG002
-        reporter: Reporter,  # noqa: ARG002
-        *,
-        given: Given,  # noqa: ARG002
-        dry_run: bool = False,  # noqa: ARG002
-    ) -> Fetched:
-        return Fetched(())
+    def downloads(self, site: Site) -> Sequence[DownloadSet]:  # noqa: ARG002 - nothing of it is ours to bring
+        return ()
 
     def texts(self, recipe: Recipe) -> Mapping[str, str]:  # noqa: ARG002 - the lock says all
         return {LOCK_NAME: _text(self.content)}
@@ -137,8 +129,7 @@ class ExistingBackend(Backend):
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedExistingLock:
         wanted = self._read(entry, recipe, site)
         found, sha256 = read_lock_file(folder / LOCK_NAME, ExistingLock, of="an existing install", known=1)
-        if found.recipe != (digest := _digest(wanted)):
-            raise stale_lock(entry, folder / LOCK_NAME, digest, found.recipe)
+        require_answer(entry, folder / LOCK_NAME, _packages(entry, found), _digest(wanted), found.recipe)
         return LoadedExistingLock(
             backend=self,
             entry=entry,
@@ -148,13 +139,6 @@ class ExistingBackend(Backend):
             outside=found.path,
             content=found,
         )
-
-    def read_packages(self, folder: Path) -> Mapping[str, str]:
-        try:
-            found = read_lock_file(folder / LOCK_NAME, ExistingLock, of="an existing install", known=1)[0]
-        except EnvmgrError:
-            return {}
-        return _packages(Entry(folder.parent.name, folder.name), found)
 
     def _read(self, entry: Entry, recipe: Recipe, site: Site) -> ExistingInput:
         """Return the recipe's input. Raise InputError `recipe-invalid` if it has faults."""

@@ -21,13 +21,14 @@ from envmgr.backends.spack.models import (
     spack_cache,
 )
 from envmgr.catalog.lock_rules import LockFacts
-from envmgr.catalog.locks import lock_text, read_lock_file, recipe_digest, stale_lock
+from envmgr.catalog.locks import lock_text, read_lock_file, recipe_digest, require_answer
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.settings import backend_settings
 from envmgr.catalog.site import Site, Target
-from envmgr.downloads import Fetched, Given
-from envmgr.errors import EnvmgrError, InputError
+from envmgr.downloads.fetch import DownloadSet
+from envmgr.downloads.sources import source_set
+from envmgr.errors import InputError
 from envmgr.report import Reporter
 from envmgr.store.parts import Part
 from envmgr.store.prefix import Item, Prefix
@@ -51,25 +52,16 @@ class LoadedSpackLock(LoadedLock):
     def items(self, site: Site, target: Target) -> tuple[Item, ...]:
         return (Item(self.backend.install(self.entry, {"lock": self.own.record.lock}, site, target)),)
 
-    def cuda(self) -> str | None:
-        return _cuda(self.own.content)
-
-    def facts(self) -> LockFacts:
-        return LockFacts(self.cuda())
-
     def texts(self, recipe: Recipe) -> Mapping[str, str]:  # noqa: ARG002 - the two are all
         return {LOCK_NAME: _text(self.own.record), SPACK_LOCK: self.own.text}
 
-    def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
-        from envmgr.downloads.sources import fetch_sources
-
-        files = [source.file(site) for source in self.own.record.sources]
-        return fetch_sources(files, site, runner, reporter, label=str(self.entry), given=given, dry_run=dry_run)
+    def downloads(self, site: Site) -> Sequence[DownloadSet]:
+        return (source_set([source.file(site) for source in self.own.record.sources], site, str(self.entry)),)
 
     def build(self, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Built:
         from envmgr.backends.spack.install import install_environment
 
-        self.fetch(site, runner, reporter, given={})
+        self.fetch(site, runner, reporter)
         facts, tools = install_environment(self.own, item.install, site, runner, reporter, jobs)
         return Built(facts, {}, tools)
 
@@ -114,18 +106,13 @@ class SpackBackend(Backend):
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedSpackLock:
         wanted = read_input(entry, recipe, SpackInput).for_site(site)
-        record, sha256 = _record(folder)
-        if record.recipe != (digest := recipe_digest("spack", wanted)):
-            raise stale_lock(entry, folder / LOCK_NAME, digest, record.recipe)
+        path = folder / LOCK_NAME
+        record, sha256 = read_lock_file(path, SpackRecord, of="an environment of Spack", known=1)
         content, text = _read(folder, record)
-        own = Locked(entry, record, content, text, wanted)
-        return LoadedSpackLock(backend=self, entry=entry, sha256=sha256, packages=_packages(content), own=own)
-
-    def read_packages(self, folder: Path) -> Mapping[str, str]:
-        try:
-            return _packages(_read(folder, _record(folder)[0])[0])
-        except EnvmgrError:
-            return {}
+        packages = _packages(content)
+        require_answer(entry, path, packages, recipe_digest("spack", wanted), record.recipe)
+        own, facts = Locked(entry, record, content, text, wanted), LockFacts(_cuda(content))
+        return LoadedSpackLock(backend=self, entry=entry, sha256=sha256, packages=packages, facts=facts, own=own)
 
     def parts(self, provenance: Mapping[str, Any], texts: Mapping[str, str]) -> Iterable[Part]:  # noqa: ARG002 - the lock says all
         return _parts(lock_of(texts[SPACK_LOCK], Path(SPACK_LOCK)), texts.get(LOCK_NAME, ""))
@@ -136,10 +123,6 @@ class SpackBackend(Backend):
 
     def folders(self, prefix: Prefix) -> Sequence[OwnFolder]:
         return (OwnFolder(spack_cache(prefix)),)
-
-
-def _record(folder: Path) -> tuple[SpackRecord, str]:
-    return read_lock_file(folder / LOCK_NAME, SpackRecord, of="an environment of Spack", known=1)
 
 
 def _read(folder: Path, record: SpackRecord) -> tuple[SpackLock, str]:

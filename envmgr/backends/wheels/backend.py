@@ -22,12 +22,12 @@ from envmgr.backends.wheels.input import (
 from envmgr.backends.wheels.lock import BUILD_FOLDER, WheelsLock, read_wheels_lock, wheels_lock_texts
 from envmgr.catalog.entries import open_catalog
 from envmgr.catalog.lock_rules import LockFacts
-from envmgr.catalog.locks import lock_text, stale_lock
+from envmgr.catalog.locks import require_answer, stale_lock
 from envmgr.catalog.names import Entry, catalog_of
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.settings import SiteFact
 from envmgr.catalog.site import Site, Target
-from envmgr.downloads import Fetched, Given
+from envmgr.downloads.fetch import DownloadSet
 from envmgr.errors import EnvmgrError
 from envmgr.nodes.jobs import JobOptions
 from envmgr.report import Reporter
@@ -36,6 +36,7 @@ from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
 from envmgr.system.untrusted_files import BESIDE, LOCK, copy_files, read_bytes
 from envmgr.wheels.answers import require_asked_urls, unmet_requirements
+from envmgr.wheels.fetch import wheel_files
 from envmgr.wheels.lockfile import WHEEL_UNPACKED, WHEELS_LOCK, LockedWheels, read_wheels
 from envmgr.wheels.parts import wheel_parts
 from envmgr.wheels.settings import WheelsSettings, explain_indexes, indexes_of, wheel_cache
@@ -69,12 +70,6 @@ class LoadedWheelsLock(LoadedLock):
             identity["sources"] = {"made_as": _BUILT_AS, "with": with_what, "patches": patches}
         return (Item(self.backend.install(self.entry, identity, site, target), needs),)
 
-    def cuda(self) -> str | None:
-        return cuda_of_wheels(self.content.wheels.versions)
-
-    def facts(self) -> LockFacts:
-        return _facts(self.content.wheels, self.base, self.wanted)
-
     def solve_again(self, site: Site, runner: Runner, reporter: Reporter, options: LockOptions) -> Mapping[str, str]:
         from envmgr.backends.wheels.locking import resolve_recipe
 
@@ -91,11 +86,8 @@ class LoadedWheelsLock(LoadedLock):
         found = {name: read_bytes(self.folder / name, BESIDE, tree=tree).decode(errors="replace") for name in files}
         return {**found, **wheels_lock_texts(self.content)}
 
-    def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
-        from envmgr.wheels.fetch import fetch_wheels
-
-        rows, indexes = self.content.rows, self.wanted.indexes
-        return fetch_wheels(rows, indexes, str(self.entry), site, runner, reporter, given=given, dry_run=dry_run)
+    def downloads(self, site: Site) -> Sequence[DownloadSet]:
+        return (wheel_files(self.content.rows, self.wanted.indexes, str(self.entry), site),)
 
     def build(self, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Built:
         from importlib.metadata import version
@@ -190,20 +182,17 @@ class WheelsBackend(Backend):
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedWheelsLock:
         wanted = read_question(read_input(entry, recipe, WheelsInput), folder)
-        found, sha256 = read_wheels_lock(folder, wanted.build)
         path = folder / WHEELS_LOCK
-        for each in (found.wheels, *found.builds.values()):
-            if each.recipe != wanted.digest():
-                raise stale_lock(entry, path, wanted.digest(), each.recipe)
+
+        def answers(each: LockedWheels) -> None:
+            require_answer(entry, path, each.describe(), wanted.digest(), each.recipe)
             require_asked_urls(each, wanted.requirements, path)
+
+        found, sha256 = read_wheels_lock(folder, wanted.build, answers)
         base = load_base(wanted.python, entry, site)
         if base.minor != ".".join(found.wheels.python.split(".")[:2]):
-            raise EnvmgrError(
-                "lock-stale",
-                f"{path} is for Python {found.wheels.python}",
-                context=f"{base.name}, on which it stands, is Python {base.version} now",
-                hint=f"run `envmgr lock {entry}` and commit the result",
-            )
+            differing = [f"{base.name}, on which it stands, is Python {base.version} now"]
+            raise stale_lock(entry, path, found.wheels.describe(), differing, f"is for Python {found.wheels.python}")
         return LoadedWheelsLock(
             backend=self,
             entry=entry,
@@ -215,18 +204,13 @@ class WheelsBackend(Backend):
             download=found.size,
             installed=None if found.size is None else found.size * WHEEL_UNPACKED,
             notes=_notes(base, found.wheels),
+            facts=_facts(found.wheels, base, wanted),
             below=() if base.entry is None else (base.entry,),
             content=found,
             wanted=wanted,
             base=base,
             folder=folder,
         )
-
-    def read_packages(self, folder: Path) -> Mapping[str, str]:
-        try:
-            return read_wheels(lock_text(path := folder / WHEELS_LOCK), path)[0].describe()
-        except EnvmgrError:
-            return {}
 
     def parts(self, provenance: Mapping[str, Any], texts: Mapping[str, str]) -> Iterable[Part]:  # noqa: ARG002 - the lock says all
         return wheel_parts(read_wheels(texts[WHEELS_LOCK], WHEELS_LOCK)[0].rows)
@@ -245,7 +229,7 @@ def _facts(lock: LockedWheels, base: Base, wanted: WheelsQuestion) -> LockFacts:
     """Return the facts, with the CUDA of the entry below it: one process loads both."""
     majors = {major: list(names) for major, names in cuda_majors(lock.versions).items()}
     if majors and base.entry is not None:
-        for major, names in (base.entry.lock.facts().majors or {}).items():
+        for major, names in (base.entry.lock.facts.majors or {}).items():
             majors.setdefault(major, []).extend(f"{name} (of {base.name})" for name in names)
     unmet = unmet_requirements(wanted.requirements, lock.versions, base.version, wanted.platform)
     return LockFacts(cuda_of_wheels(lock.versions), majors, glibc_of(lock.platform), tuple(unmet))

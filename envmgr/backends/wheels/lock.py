@@ -5,7 +5,7 @@ pip and uv read both (`--require-hashes -r wheels.lock`). The recipe says which 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,14 +53,21 @@ def wheels_lock_texts(lock: WheelsLock) -> dict[str, str]:
     return {**builds, WHEELS_LOCK: wheels_text(lock.wheels)}
 
 
-def read_wheels_lock(folder: Path, build: Sequence[str]) -> tuple[WheelsLock, str]:
+def read_wheels_lock(
+    folder: Path, build: Sequence[str], require: Callable[[LockedWheels], None] = lambda _: None
+) -> tuple[WheelsLock, str]:
     """Return the lock beside a recipe that builds these packages, and the sha256 of its text.
+
+    `require` may refuse each file; `wheels.lock` before the others are read.
 
     Raises:
         EnvmgrError: `lock-missing`; InputError: `lock-invalid`, `lock-unhashed` with file and line.
     """
-    texts = {name: _text(folder, name) for name in (WHEELS_LOCK, *map(build_lock, build))}
-    read = {name: read_wheels(text, folder / name)[0] for name, text in texts.items()}
+    texts, read = dict[str, str](), dict[str, LockedWheels]()
+    for name in (WHEELS_LOCK, *map(build_lock, build)):
+        texts[name] = _text(folder, name)
+        read[name] = read_wheels(texts[name], folder / name)[0]
+        require(read[name])
     lock = WheelsLock(read[WHEELS_LOCK], {name: read[build_lock(name)] for name in build})
     return lock, sha256_bytes("".join(texts.values()).encode())
 

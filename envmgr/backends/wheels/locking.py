@@ -27,8 +27,8 @@ from envmgr.backends.wheels.input import SYSTEM_PYTHONS, Base, WheelsQuestion
 from envmgr.backends.wheels.lock import WheelsLock
 from envmgr.catalog.names import catalog_of
 from envmgr.catalog.site import Site, read_target
-from envmgr.downloads import Download
-from envmgr.downloads.bring import bring
+from envmgr.downloads import Download, cached_file
+from envmgr.downloads.bring import Fetching, bring
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter, Stage
 from envmgr.store.isolation import Isolation, isolate, warn_of_root
@@ -271,11 +271,11 @@ class _Locker:
         """Fetch and check the files; those in the prefix are copied. `policies.min_free` bytes stay free here, too."""
         site = self.resolution.site
         cache = wheel_cache(Prefix(site.prefix))
-        given = {each.row.sha256: path for each in files if (path := each.row.cached(cache))}
+        given = {each.row.sha256: path for each in files if (path := cached_file(cache, each.row.sha256))}
         downloads = [Download(each.file, each.row.sha256, (each.url,), each.size) for each in files]
-        runner, reporter, failure = self.resolution.runner, self.resolution.reporter, wheel_failure(label)
+        how = Fetching(site.policies, self.resolution.runner, self.resolution.reporter, label)
         try:
-            bring(downloads, folder, site.policies, runner, reporter, label=label, failure=failure, given=given)
+            bring(downloads, folder, wheel_failure(label), how, given)
         except EnvmgrError as error:
             if error.reference == "disk-full":  # it is not the prefix's
                 error.hint = "name a folder with more room in $TMPDIR, which the build user may enter, and run the same command again"

@@ -20,7 +20,9 @@ from envmgr.builds.prepare import clean_leftovers
 from envmgr.catalog.site import Site, _resolve
 from envmgr.catalog.site_file import SiteFile
 from envmgr.downloads import Fetched, read_given
-from envmgr.downloads.sources import SourceFile, cached_source, fetch_sources
+from envmgr.downloads.bring import Fetching
+from envmgr.downloads.fetch import fetch_sets
+from envmgr.downloads.sources import SourceFile, source_set
 from envmgr.errors import EnvmgrError, InputError, Interrupted
 from envmgr.report import SilentReporter
 from envmgr.store.prefix import Prefix
@@ -32,7 +34,7 @@ from tests.helpers.sandbox import Sandbox
 from tests.helpers.scenes import error_of, finish, kill, locked, no_processes, parts, processes, snapshot
 from tests.helpers.standin.channel import Channel
 from tests.helpers.standin.server import Fault, Server, serve
-from tests.helpers.waiting import long_enough, wait_for
+from tests.helpers.waiting import wait_for
 
 ZLIB = b"zlib's sources\n" * 20_000
 CUDA = b"#!/bin/sh\n# NVIDIA's installer\n" * 10_000
@@ -75,19 +77,15 @@ class Scene:
         self.site = _resolve(file, self.root / "site.yaml")
         return self.site
 
-    def fetch(
-        self, *files: SourceFile, given: Path | None = None, dry_run: bool = False, again: bool = False
-    ) -> Fetched:
-        return fetch_sources(
-            files,
-            self.site,
-            self.runner,
-            SilentReporter(),
-            label="cuda/12.1",
-            given=read_given(given) if given else None,
-            dry_run=dry_run,
-            again=again,
-        )
+    def fetch(self, *files: SourceFile, given: Path | None = None, dry_run: bool = False) -> Fetched:
+        how = Fetching(self.site.policies, self.runner, SilentReporter(), "cuda/12.1", dry_run)
+        return fetch_sets([source_set(files, self.site, "cuda/12.1")], how, read_given(given) if given else {})
+
+    def cached(self, file: SourceFile) -> Path:
+        """Its place in the cache, where it is."""
+        path = file.cached(self.prefix)
+        assert sha256_file(path) == file.sha256
+        return path
 
     def refused(self, *files: SourceFile) -> str:
         with pytest.raises(EnvmgrError) as caught:
@@ -121,7 +119,7 @@ def test_source_from_upstream_then_from_the_cache(scene: Scene, upstream: Server
     first = scene.fetch(zlib(upstream))
     assert outcome(first) == [("zlib-1.3.1.tar.xz", "fetched", len(ZLIB))]
     assert (first.fetched, first.present, first.bytes, first.missing) == (1, 0, len(ZLIB), ())
-    path = cached_source(scene.prefix, zlib())
+    path = scene.cached(zlib())
     assert path == scene.cache / sha256(ZLIB) / "zlib-1.3.1.tar.xz"
     assert path.read_bytes() == ZLIB
     asked = len(upstream.requests)
@@ -148,7 +146,7 @@ def test_mirror_in_each_layout_is_asked_before_upstream(scene: Scene, below: str
         scene.fetch(zlib(None, f"{upstream.url}/zlib-1.3.1.tar.xz"))
         assert [r for r in upstream.requests if r.method == "GET"] == []
     shutil.rmtree(mirror)
-    assert cached_source(scene.prefix, zlib()) is not None, "a file in a folder is copied: other nodes need it"
+    assert scene.cached(zlib()), "a file in a folder is copied: other nodes need it"
 
 
 def test_name_with_shell_and_url_characters(scene: Scene) -> None:
@@ -164,13 +162,6 @@ def test_name_with_shell_and_url_characters(scene: Scene) -> None:
         shutil.rmtree(scene.cache)
 
 
-def test_next_mirror_is_asked_when_one_has_a_wrong_file(scene: Scene, upstream: Server) -> None:
-    (scene.root / "wrong").mkdir()
-    (scene.root / "wrong/zlib-1.3.1.tar.xz").write_bytes(ZLIB[:-1])
-    scene.with_sources(mirrors=["wrong", "not-there", upstream.url])
-    assert scene.fetch(zlib()).fetched == 1
-
-
 @pytest.mark.parametrize("name", ["cuda_12.1.1_linux.run", "renamed by the browser (1).run"])
 @pytest.mark.parametrize("folder", [False, True])
 def test_given_file_is_taken_by_its_sha256(scene: Scene, name: str, folder: bool) -> None:
@@ -182,9 +173,7 @@ def test_given_file_is_taken_by_its_sha256(scene: Scene, name: str, folder: bool
         ("cuda_12.1.1_linux.run", "fetched", len(CUDA))
     ]
     shutil.rmtree(downloads)
-    path = cached_source(scene.prefix, cuda())
-    assert path is not None
-    assert path.name == "cuda_12.1.1_linux.run"
+    assert scene.cached(cuda()).name == "cuda_12.1.1_linux.run"
 
 
 def test_installer_that_no_url_gives_is_told_with_sha256_and_place(scene: Scene) -> None:
@@ -263,7 +252,7 @@ def test_several_missing_sources_are_one_error_and_the_rest_is_fetched(scene: Sc
         "  or put it into a folder that sources.mirrors in site.yaml names, as c/CUDA/cuda_12.1.1_linux.run\n"
         f"  or put it at ROOT/prefix/cache/sources/{sha256(CUDA)}/cuda_12.1.1_linux.run"
     )
-    assert cached_source(scene.prefix, zlib()) is not None
+    assert scene.cached(zlib())
     assert len(scene.files()) == 2
 
 
@@ -275,7 +264,7 @@ def test_two_sources_of_one_name_are_kept_apart(scene: Scene) -> None:
         files.append(SourceFile("v1.0.tar.gz", sha256(content), (), ""))
     scene.with_sources(mirrors=["mirror"])
     assert scene.fetch(*files, files[0]).fetched == 2
-    assert [path.read_bytes() for f in files if (path := cached_source(scene.prefix, f))] == [b"one", b"two"]
+    assert [scene.cached(file).read_bytes() for file in files] == [b"one", b"two"]
 
 
 def test_wrong_checksum_is_refused_with_both(scene: Scene, upstream: Server) -> None:
@@ -296,22 +285,6 @@ def test_wrong_checksum_is_refused_with_both(scene: Scene, upstream: Server) -> 
     assert scene.fetch(zlib(upstream)).fetched == 1
 
 
-@pytest.mark.parametrize("fault", ["cut", "stall", "503-then-ok"])
-def test_fault_that_passes_is_tried_again(scene: Scene, upstream: Server, fault: Any) -> None:
-    policies = scene.site.policies
-
-    def fetched(limit: float) -> bool:
-        update = {"policies": policies.model_copy(update={"stall_timeout": limit})}
-        scene.site = scene.site.model_copy(update=update)
-        upstream.faults["zlib*"] = Fault(fault, times=1)
-        try:
-            return scene.fetch(zlib(upstream)).fetched == 1
-        except EnvmgrError:  # the second try had no byte in time either
-            return False
-
-    assert long_enough(fetched, bool, first=0.7 if fault == "stall" else 60)
-
-
 def test_upstream_is_not_asked_where_the_site_says_so(scene: Scene, upstream: Server) -> None:
     scene.with_sources(upstream=False)
     text = scene.refused(zlib(upstream))
@@ -329,10 +302,7 @@ def test_damaged_file_in_the_cache_is_never_used(
     assert outcome(scene.fetch(zlib(), dry_run=True)) == [("zlib-1.3.1.tar.xz", "missing", None)]
     assert path.read_bytes() == damage(ZLIB), "a dry run changes nothing"
     assert scene.fetch(zlib(upstream)).fetched == 1
-    path.write_bytes(damage(ZLIB))
-    assert cached_source(scene.prefix, zlib()) is None
-    assert scene.fetch(zlib(upstream), again=True).fetched == 1
-    assert cached_source(scene.prefix, zlib()) == path
+    assert scene.cached(zlib()) == path
 
 
 def test_damaged_file_in_the_cache_that_no_place_has_better_is_told_with_both_sha256(scene: Scene) -> None:
@@ -342,7 +312,7 @@ def test_damaged_file_in_the_cache_that_no_place_has_better_is_told_with_both_sh
     (scene.root / "mirror").mkdir()
     scene.with_sources(mirrors=["mirror"])
     with pytest.raises(EnvmgrError) as caught:
-        scene.fetch(zlib(), again=True)
+        scene.fetch(zlib())
     assert caught.value.render().replace(str(scene.root), "ROOT") == (
         "error[source-differs]: cuda/12.1: zlib-1.3.1.tar.xz is not what the lock names\n"
         f"  sha256 {sha256(ZLIB)}\n"
@@ -414,7 +384,7 @@ def test_full_disk_is_told_before_the_first_byte(scene: Scene, upstream: Server)
     with pytest.raises(EnvmgrError) as caught:
         scene.fetch(zlib(upstream))
     assert caught.value.reference == "disk-full"
-    assert f"{size_text(len(ZLIB))} are needed ({size_text(len(ZLIB))} to download)" in caught.value.message
+    assert caught.value.message.endswith(f"of which policies.min_free keeps {size_text(1 << 60)}")
     assert [r for r in upstream.requests if r.method == "GET"] == []
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.backends import Backend, all_backends, backend_names, get_backend
+from envmgr.backends import all_backends, backend_names, get_backend
 from envmgr.errors import InputError
 from envmgr.store.prefix import Prefix
 from tests.helpers.backend_promises import backends_of
@@ -35,7 +35,3 @@ def test_own_folders_lie_below_the_prefix_and_are_no_other_s(tmp_path: Path) -> 
         for own in backend.folders(Prefix(tmp_path)):
             assert tmp_path in own.path.parents
             assert found.setdefault(own.path, backend.name) == backend.name
-
-
-def test_what_most_backends_do_not_need_has_a_default() -> None:
-    assert Backend.__abstractmethods__ == {"lock", "load_lock", "read_packages"}

@@ -15,7 +15,6 @@ from envmgr.builds.prepare import can_write
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import Site, Target, load_site, read_target
-from envmgr.downloads import Fetched, Given
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter, SilentReporter
 from envmgr.store.manifest import InstallFacts, read_manifest
@@ -35,8 +34,8 @@ class OneFile(LoadedLock):
     def items(self, site: Site, target: Target) -> tuple[Item, ...]:
         return (Item(self.backend.install(self.entry, "one file", site, target)),)
 
-    def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
-        raise NotImplementedError
+    def downloads(self, site: Site) -> tuple[()]:  # noqa: ARG002
+        return ()
 
     def build(self, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Built:  # noqa: ARG002
         item.install.path.mkdir(parents=True)

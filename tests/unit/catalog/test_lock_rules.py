@@ -31,7 +31,7 @@ def test_no_shipped_lock_is_refused(entry: str, tmp_path: Path) -> None:
     found = open_catalog(site).find(parse_entry(entry))
     read = load_recipe(found.recipe_path)
     lock = get_backend(read.backend).load_lock(found.entry, read, found.folder, site)
-    judged = judge_lock(lock.facts(), read)
+    judged = judge_lock(lock.facts, read)
     assert (judged.faults, judged.unused) == ((), ())
 
 
@@ -43,9 +43,9 @@ def test_every_entry_with_cuda_is_judged_as_one_with_cuda(tmp_path: Path) -> Non
         if str(entry.entry) not in LOCKED:  # it ships without a lock
             continue
         lock = get_backend(read.backend).load_lock(entry.entry, read, entry.folder, site)
-        if lock.facts().majors:
+        if lock.facts.majors:
             found.add(str(entry.entry))
-            assert "cuda-driver" in [f.rule for f in judge_lock(lock.facts(), recipe()).faults], entry.entry
+            assert "cuda-driver" in [f.rule for f in judge_lock(lock.facts, recipe()).faults], entry.entry
     alone = {"nccl/2.32-cuda12"}  # NCCL does not decide; the recipe says what no lock shows
     assert found | alone == {
         entry for entry in LOCKED if load_recipe(ROOT / entry / "recipe.yaml").requires.nvidia_driver

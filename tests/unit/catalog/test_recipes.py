@@ -8,11 +8,13 @@ from collections.abc import Callable
 import pytest
 import yaml
 
-from envmgr.backends import get_backend
+from envmgr.backends import locked_packages
 from envmgr.backends.conda.lock import LockedPackage
 from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME
 from envmgr.backends.conda.models import CondaInput
+from envmgr.catalog.names import parse_entry
 from envmgr.catalog.recipe import Recipe, load_recipe
+from envmgr.catalog.site import load_site
 from tests.helpers.shipped import CONDA_FORGE, DRIVERS, ENTRIES, NOTE, ROOT, lock_of
 
 every_entry = pytest.mark.parametrize("entry", ENTRIES)
@@ -146,5 +148,6 @@ def test_entries_that_become_kernels_by_jupyters_help_have_ipykernel() -> None:
 
     assert named == ["pytorch", "tensorflow"]
     for path in [path for name in named for path in sorted(ROOT.glob(f"{name}/*/recipe.yaml"))]:
-        packages = get_backend(load_recipe(path).backend).read_packages(path.parent)
+        entry = parse_entry(f"{path.parent.parent.name}/{path.parent.name}")
+        packages = locked_packages(entry, load_recipe(path), path.parent, load_site(None, {"HOME": "/nowhere"}))
         assert "ipykernel" in {name.partition(" ")[0] for name in packages}, path

@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from envmgr.downloads import Download
+from envmgr.downloads import Download, cached_file
 from envmgr.downloads.logins import with_login
 from envmgr.downloads.transfer import Bounds, NotHad, take_file
 from envmgr.errors import InputError
@@ -44,3 +44,13 @@ def test_file_of_logins_that_cannot_be_read_is_named(tmp_path: Path, content: st
         f"error[file-unreadable]: cannot read the logins in {path}\n  {why}\n\n"
         "hint: let RATTLER_AUTH_FILE name a JSON file with rattler's logins that you can read, or unset it"
     )
+
+
+def test_file_is_found_in_the_cache_by_its_sha256(tmp_path: Path) -> None:
+    assert cached_file(tmp_path, "b" * 64) is None
+    folder = tmp_path / ("b" * 64)
+    folder.mkdir()
+    (folder / ".six.part").touch()
+    assert cached_file(tmp_path, "b" * 64) is None
+    (folder / "six-1.16.0-py3-none-any.whl").touch()
+    assert cached_file(tmp_path, "b" * 64) == folder / "six-1.16.0-py3-none-any.whl"

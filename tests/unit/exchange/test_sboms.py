@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 from packageurl import PackageURL
 
-from envmgr.backends import get_backend
+from envmgr.backends import get_backend, locked_packages
 from envmgr.backends.easybuild.lock import read_easybuild_lock
 from envmgr.backends.easybuild.parts import item_parts
+from envmgr.catalog.names import parse_entry
 from envmgr.catalog.recipe import load_recipe
+from envmgr.catalog.site import load_site
 from envmgr.exchange.sboms import write_sbom
 from envmgr.exchange.sboms.document import CarriedPart, CarriedSbom, Component, Document, purl_of
 from envmgr.store.parts import Part
@@ -36,7 +38,8 @@ def document(*parts: Part, licence: str = "", carried: tuple[CarriedSbom, ...] =
 
 @cache
 def packages_of(entry: str) -> Mapping[str, str]:
-    return get_backend(load_recipe(ROOT / entry / "recipe.yaml").backend).read_packages(ROOT / entry)
+    recipe, site = load_recipe(ROOT / entry / "recipe.yaml"), load_site(None, {"HOME": "/nowhere"})
+    return locked_packages(parse_entry(entry), recipe, ROOT / entry, site)
 
 
 @cache

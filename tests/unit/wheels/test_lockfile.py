@@ -101,13 +101,3 @@ def test_uv_reads_the_lock_as_it_is(tmp_path: Path) -> None:
     words = ["pip", "compile", "--no-config", "--offline", "--no-deps", "--no-index", "--find-links", str(tmp_path)]
     done = subprocess.run([find_uv_bin(), *words, place], capture_output=True, text=True, check=False)
     assert "Because six was not found in the provided package locations" in " ".join(done.stderr.split())
-
-
-def test_file_of_a_row_is_found_in_the_cache_by_its_sha256(tmp_path: Path) -> None:
-    assert ROWS[1].cached(tmp_path) is None
-    folder = tmp_path / ("b" * 64)
-    folder.mkdir()
-    (folder / ".six.part").touch()
-    assert ROWS[1].cached(tmp_path) is None
-    (folder / "six-1.16.0-py3-none-any.whl").touch()
-    assert ROWS[1].cached(tmp_path) == folder / "six-1.16.0-py3-none-any.whl"

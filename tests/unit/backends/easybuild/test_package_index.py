@@ -59,8 +59,8 @@ def site_of(folder: Path, index: str, mirrors: Sequence[str] = ()) -> Site:
     return load_site(folder / "site.yaml", os.environ)
 
 
-def bench(site: Site, reporter: SilentReporter | None = None) -> Workbench:
-    return Workbench(site, os.environ, Runner(), reporter or SilentReporter(), "toy/1.0")
+def bench(site: Site) -> Workbench:
+    return Workbench(site, os.environ, Runner(), SilentReporter(), "toy/1.0")
 
 
 def files_of(house: Wheelhouse) -> tuple[EasyBuildFile, ...]:
@@ -102,8 +102,8 @@ def test_index_that_does_not_answer_leaves_the_lock_without_files_and_says_why(t
 def test_first_place_that_has_the_files_gives_them_and_a_dead_one_is_told(tmp_path: Path, house: Wheelhouse) -> None:
     folder, wanted, reporter = house.files.as_uri(), files_of(house), Listening()
     site = site_of(tmp_path, house.simple.as_uri(), [NOWHERE, folder])
-    assert [place.url for place in index_places_of(bench(site))] == [NOWHERE, folder, house.simple.as_uri()]
-    found = find_in_index(wanted, bench(site, reporter))
+    assert [place.url for place in index_places_of(site, Runner())] == [NOWHERE, folder, house.simple.as_uri()]
+    found = find_in_index(wanted, index_places_of(site, Runner()), "toy/1.0", Runner(), reporter)
     assert reporter.said == [f"toy/1.0: {NOWHERE}: 127.0.0.1:9: Connection refused"]
     assert found == {file.sha256: (f"{folder}/{file.name}",) for file in wanted}
 
@@ -111,7 +111,7 @@ def test_first_place_that_has_the_files_gives_them_and_a_dead_one_is_told(tmp_pa
 def test_site_without_upstream_asks_only_mirrors_of_the_index(tmp_path: Path) -> None:
     text = f"prefix: {tmp_path / 'prefix'}\nsources: {{upstream: false}}\n"
     (tmp_path / "site.yaml").write_text(text)
-    assert index_places_of(bench(load_site(tmp_path / "site.yaml", os.environ))) == []
+    assert index_places_of(load_site(tmp_path / "site.yaml", os.environ), Runner()) == []
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ def test_lock_answers_recipe_and_the_sites_level(tmp_path: Path) -> None:
         return backend.load_lock(entry, recipe, tmp_path, site)
 
     assert load("x86-64-v2", **LOCKED).packages["bzip2"] == "1.0.8 v6chp4fv"
-    assert load("x86-64-v3", specs=["bzip2@1.0.8"]).cuda() is None
+    assert load("x86-64-v3", specs=["bzip2@1.0.8"]).facts.cuda is None
     for level, given in (("x86-64-v2", {"specs": ["bzip2@1.0.8"]}), ("x86-64-v3", {"specs": ["bzip2@1.0.7"]})):
         with pytest.raises(EnvmgrError) as caught:
             load(level, **given)
@@ -150,7 +150,6 @@ def test_lock_answers_recipe_and_the_sites_level(tmp_path: Path) -> None:
     with pytest.raises(EnvmgrError) as caught:
         load("x86-64-v2", **LOCKED)
     assert caught.value.reference == "lock-invalid"
-    assert backend.read_packages(tmp_path) == {}
 
 
 @pytest.mark.parametrize("said", ["", "\n", "x", "{}", "null", "\n[", "warning\n\n1"])

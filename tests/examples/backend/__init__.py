@@ -1,0 +1,1 @@
+"""Scripts from a folder of the site, each an install of its own."""

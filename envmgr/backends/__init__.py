@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from envmgr.backends import _only_if as only_if
 from envmgr.backends._only_if import GpuCodes as GpuCodes
+from envmgr.backends._only_if import LockOptions as LockOptions
 from envmgr.backends._only_if import OwnFolder as OwnFolder
 from envmgr.errors import EnvmgrError, InputError
 
@@ -59,20 +60,6 @@ class LockResult:
     facts: LockFacts = field(default_factory=_no_facts)
     below: tuple[LoadedEntry, ...] = ()
     problems: tuple[EnvmgrError, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class LockOptions:
-    """Options for locking.
-
-    `solver` is one of the backend's `solvers`; None selects the first one, if the backend has any. `places` maps
-    channel -> URL or folder to solve from. With `upgrade`, names of packages of the lock that is there, these move with
-    what they need, and the lock keeps its other packages as far as they fit.
-    """
-
-    solver: str | None = None
-    places: Mapping[str, str] | None = None
-    upgrade: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

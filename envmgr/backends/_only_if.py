@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 if TYPE_CHECKING:  # a backend's worker also lies in this package, and starts without these imports
     from pydantic import BaseModel
 
-    from envmgr.backends import LockOptions
     from envmgr.catalog.names import Entry
     from envmgr.catalog.recipe import Recipe
     from envmgr.catalog.settings import SiteFact
@@ -26,6 +25,20 @@ if TYPE_CHECKING:  # a backend's worker also lies in this package, and starts wi
     from envmgr.store.parts import Part
     from envmgr.store.prefix import Install, Item, Prefix
     from envmgr.system.run import Runner
+
+
+@dataclass(frozen=True, slots=True)
+class LockOptions:
+    """Options for locking.
+
+    `solver` is one of the backend's `solvers`; None selects the first one, if the backend has any. `places` maps
+    channel -> URL or folder to solve from. With `upgrade`, names of packages of the lock that is there, these move with
+    what they need, and the lock keeps its other packages as far as they fit.
+    """
+
+    solver: str | None = None
+    places: Mapping[str, str] | None = None
+    upgrade: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

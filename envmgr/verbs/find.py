@@ -215,7 +215,7 @@ def _found(ctx: Context, store: _Store, wanted: Sequence[Wanted]) -> Iterator[Fo
                     version=part.version,
                     build=part.build,
                     ecosystem=part.ecosystem,
-                    install=str(ctx.prefix.install_at(path).path),
+                    install=path if path in store.own else str(ctx.prefix.install_at(path).path),
                     generations=numbers,
                     current=store.current in numbers,
                     default=store.current in numbers and entry in defaults,

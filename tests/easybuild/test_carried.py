@@ -106,7 +106,7 @@ def test_build_without_the_files_names_each_with_its_sha256_and_where_to_put_it(
     told = error_of(done, island)
     assert told.startswith(f"error[source-missing]: bzip2/1.0: {', '.join(NAMES)} are missing\n")
     for file in DEFAULT_FILES:
-        assert f"  {file.name}:\n    sha256 {file.sha256}\n    {file.url}: " in told
+        assert f"  {file.name}:\n    sha256 {file.sha256}\n" in told
         assert f"\n  or put it at ROOT/prefix/cache/sources/{file.sha256}/{file.name}\n" in told
         assert (
             f"\n  or put it into a folder that sources.mirrors in site.yaml names, as e/EasyBuild/{file.name}\n" in told

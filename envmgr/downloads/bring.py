@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -27,7 +28,7 @@ from envmgr.wording import size_text
 _AT_ONCE = 6  # downloads side by side
 _HASHING = 4  # threads that hash files
 _LOOK_EVERY = 0.1  # seconds between two looks whether somebody cancelled
-_GRACE = 2.0  # seconds in which transfers that were cancelled remove their part files
+_GRACE = 5.0  # seconds in which transfers that were cancelled remove their part files
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +193,9 @@ def _take_all(
                     how.runner.raise_if_cancelled()
         finally:
             bounds.end()
+            ends = time.monotonic() + _GRACE
             for thread in threads:
-                thread.join(_GRACE)
+                thread.join(max(0.0, ends - time.monotonic()))
         if faults:
             raise faults[0]
     return taken, lost

@@ -36,7 +36,7 @@ _MORE = "`envmgr help --all` lists all verbs, and `envmgr VERB --help` explains 
 _EXAMPLE_WIDTH = 36  # in the list of verbs
 
 
-class Row(NamedTuple):
+class VerbRow(NamedTuple):
     """A verb, as the table below has it. `weekly`: the first help lists it."""
 
     group: str
@@ -103,19 +103,19 @@ first sentence of its help, an example, and the page of docs/ to read.
 """
 
 
-def _read(table: str) -> Iterator[tuple[str, Row]]:
+def _read(table: str) -> Iterator[tuple[str, VerbRow]]:
     group = ""
     for line in table.strip().splitlines():
         name, *rest = (cell.strip() for cell in line.split("|"))
         if rest:
-            yield name.rstrip(" *"), Row(group, name.endswith("*"), *rest)
+            yield name.rstrip(" *"), VerbRow(group, name.endswith("*"), *rest)
         else:
             group = name
 
 
 VERBS = dict(_read(_TABLE))
 _HIDDEN = {"_build-item": "envmgr.cli.build_item:build_item", "help": "envmgr.cli.help:list_verbs"}
-_GROUPS = {"user": Row("Use", False, "", "Packages of your own on a published entry.", "user list", "users")}
+_GROUPS = {"user": VerbRow("Use", False, "", "Packages of your own on a published entry.", "user list", "users")}
 
 
 class _Commands(Mapping[str, TyperCommand | TyperGroup]):
@@ -205,12 +205,12 @@ def grouped(*, everything: bool) -> dict[str, list[tuple[str, str]]]:
     return found
 
 
-def _epilog(row: Row) -> str:
+def _epilog(row: VerbRow) -> str:
     # After \b the text is not wrapped: a path would be broken at its hyphens.
     return f"Example: envmgr {row.example}\n\n\b\nRead more in {_PAGES / row.page}.md."
 
 
-def _group(name: str, row: Row) -> TyperGroup:
+def _group(name: str, row: VerbRow) -> TyperGroup:
     found = _Verbs(
         name=name,
         help=row.about,

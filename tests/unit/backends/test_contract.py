@@ -13,7 +13,9 @@ from tests.helpers.backend_promises import backends_of
 
 
 def test_every_backend_is_held_to_its_promises() -> None:
-    assert sorted(name for tier in ("sandbox", "easybuild", "spack") for name in backends_of(tier)) == [*backend_names()]
+    assert sorted(name for tier in ("sandbox", "easybuild", "spack") for name in backends_of(tier)) == [
+        *backend_names()
+    ]
 
 
 def test_backends_are_called_as_their_modules() -> None:

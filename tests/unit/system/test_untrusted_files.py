@@ -242,7 +242,6 @@ OTHERWISE = {
     "steps/verify_nodes.py": "what nodes are held against: the files of an install or a generation, hashed",
     "downloads/__init__.py": "the cache, and what an administrator names",
     "downloads/transfer.py": "the cache, held against a sha256",
-    "downloads/bring.py": "the cache, held against a sha256",
     "downloads/logins.py": "the caller's own file of logins",
     "modules/lmod.py": "Lmod itself",
     "modules/nodesetup.py": "a script that ships with envmgr",

@@ -96,15 +96,7 @@ def _listens(port: int) -> bool:
         return one.connect_ex(("127.0.0.1", port)) == 0
 
 
-def write_layout(
-    folder: Path,
-    layers: Sequence[Layer],
-    *,
-    os: str = "linux",
-    architecture: str = "amd64",
-    created: str = "2024-01-02T03:04:05Z",
-    **config: Any,
-) -> str:
+def write_layout(folder: Path, layers: Sequence[Layer], *, architecture: str = "amd64", **config: Any) -> str:
     """Write an OCI layout; return the digest of its manifest."""
     blobs = folder / "blobs/sha256"
     blobs.mkdir(parents=True)
@@ -118,8 +110,8 @@ def write_layout(
     diff_ids = [f"sha256:{hashlib.sha256(each).hexdigest()}" for each in plain]
     image = {
         "architecture": architecture,
-        "os": os,
-        "created": created,
+        "os": "linux",
+        "created": "2024-01-02T03:04:05Z",
         "config": config,
         "rootfs": {"type": "layers", "diff_ids": diff_ids},
     }

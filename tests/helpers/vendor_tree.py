@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def make_tree(root: Path, *, says: str = "hello") -> Path:
+def make_tree(root: Path) -> Path:
     """Make the tree at `root`, and return it."""
     texts = {
-        "bin/hello": f"#!/bin/sh\necho {says}\n",
+        "bin/hello": "#!/bin/sh\necho hello\n",
         "lib/libhello.txt": "a library\n",
         "share/man/man1/hello.1": ".TH hello 1\n",
     }

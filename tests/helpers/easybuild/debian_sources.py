@@ -70,15 +70,15 @@ class SourceError(Exception):
     """No source of this machine has the tarball; the message says why."""
 
 
-def sourcepath(*names: str, cache: Path = CACHE) -> Path:
+def sourcepath(*names: str) -> Path:
     """Make sure that the tarballs of `names` (keys of SOURCES; all by default) are there; EasyBuild's `sourcepath`.
 
     Raises:
         SourceError: no apt, no network, or this Debian has another version.
     """
-    folder = cache / "sources"
+    folder = CACHE / "sources"
     folder.mkdir(parents=True, exist_ok=True)
-    with (cache / "sources.lock").open("w") as lock:
+    with (CACHE / "sources.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         missing = [s for n in names or SOURCES if not (folder / (s := SOURCES[n]).path).exists()]
         if missing:

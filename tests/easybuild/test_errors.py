@@ -365,42 +365,6 @@ def test_lock_that_names_another_source_than_the_easyconfig(workshop: Workshop) 
     assert text.endswith("\nhint: the easyconfig has another checksum than the lock: lock the entry again")
 
 
-def test_lock_check_and_dry_run_write_nothing(workshop: Workshop) -> None:
-    workshop.toy("base")
-    easyconfig = workshop.toy(dependencies=[("base", "1.0")])
-    folder = workshop.entry("toy/1.0", "toy-1.0.eb")
-    lock = folder / LOCK_NAME
-    done = workshop.ok("lock", "toy/1.0", "--dry-run")
-    assert done.stdout.startswith("toy/1.0: would write  3 packages\n")
-    assert not lock.exists()
-    done = workshop.run("lock", "toy/1.0", "--check")
-    assert (done.code, done.stdout) == (1, "toy/1.0: stale  (toy/1.0 has no lock)\n")
-    workshop.ok("lock", "toy/1.0")
-    before = lock.read_bytes()
-    assert workshop.ok("lock", "toy/1.0", "--check").stdout == "toy/1.0: fresh  3 packages\n"
-    assert workshop.ok("lock", "toy/1.0").stdout == "toy/1.0: unchanged  3 packages\n"
-    with easyconfig.open("a") as file:
-        file.write("# another comment\n")
-    checked = workshop.run("lock", "toy/1.0", "--check", "--format", "json")
-    assert checked.code == 1
-    (outcome,) = checked.data["outcomes"]
-    assert (outcome["status"], plain(outcome["reason"], workshop)) == (
-        "stale",
-        "ROOT/recipes/toy/1.0/easybuild-lock.yml is older than its easyconfigs",
-    )
-    workshop.ok("lock", "toy/1.0", "--dry-run")
-    assert lock.read_bytes() == before
-    workshop.ok("lock", "toy/1.0")
-    assert lock.read_bytes() != before
-    workshop.entry("toy/1.0", "toy-1.0.eb", input={"rpath": True})
-    done = workshop.run("build", "toy/1.0")
-    assert re.sub(r"[0-9a-f]{8}…", "DIGEST…", told(workshop, done, 3)) == (
-        "error[lock-stale]: ROOT/recipes/toy/1.0/easybuild-lock.yml does not match recipe.yaml\n"
-        "  recipe digest DIGEST…, lock records DIGEST…\n"
-        "\n" + LOCK_AGAIN
-    )
-
-
 def test_build_dry_run_shows_every_item_and_makes_nothing(workshop: Workshop) -> None:
     base = workshop.toy("base")
     toy = workshop.toy(dependencies=[("base", "1.0")])

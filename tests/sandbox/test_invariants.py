@@ -294,27 +294,6 @@ def test_an_install_that_was_tampered_with_is_not_published(
     assert sandbox.current() == 1
 
 
-def test_verify_finds_a_published_install_that_was_tampered_with(sandbox: Sandbox) -> None:
-    build(sandbox, "hello/1.0", HELLO)
-    change(path_of(sandbox, "hello/1.0") / "bin/hello-prefix")
-    done = sandbox.run("verify", "--format", "json")
-    assert done.code == 1
-    assert [(f["severity"], f["where"], f["found"]) for f in done.data["findings"]] == [
-        ("error", "hello/1.0", "bin/hello-prefix: size, sha256 changed")
-    ]
-
-
-def test_verify_finds_an_install_that_others_may_write_to(sandbox: Sandbox) -> None:
-    """The root folder alone: nothing in it has changed yet."""
-    build(sandbox, "hello/1.0", HELLO)
-    path_of(sandbox, "hello/1.0").chmod(0o777)
-    done = sandbox.run("verify", "--format", "json")
-    assert (done.code, [(f["severity"], f["where"], f["found"]) for f in done.data["findings"]]) == (
-        1,
-        [("error", "hello/1.0", ".: mode changed to 0777")],
-    )
-
-
 def test_a_package_that_does_not_hold_what_it_promises_is_not_installed(
     sandbox: Sandbox, channel: Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -172,17 +172,6 @@ def test_path_that_conda_has_is_refused_with_both_names(scene: WheelBox) -> None
     assert _nothing_left(scene)
 
 
-def test_two_wheels_with_one_path_are_refused(scene: WheelBox) -> None:
-    scene.house.wheel("one", files={"shared.py": "x = 1\n"})
-    scene.house.wheel("two", files={"shared.py": "x = 2\n"})
-    scene.conda(ENTRY, SPECS, "one", "two")
-    scene.box.ok("lock", ENTRY)
-    assert (
-        "error[wheels-overlap]: two wheels have one path with different content" in scene.refused("build", ENTRY).stderr
-    )
-    assert _nothing_left(scene)
-
-
 def test_distribution_that_conda_has_is_refused(scene: WheelBox) -> None:
     """A lock that somebody wrote: nothing tells it what conda brings, and the build finds it."""
     scene.house.wheel("one")

@@ -72,15 +72,6 @@ def test_unknown_entry_names_the_nearest(shared: Sandbox, verb: str) -> None:
     )
 
 
-def test_unknown_version_names_the_versions_there_are(shared: Sandbox) -> None:
-    text = refused(shared, 2, "build", "hello/2.0")
-    assert text.endswith("hint: did you mean hello/1.0, hello/1.10?")
-
-
-def test_unknown_entry_that_looks_like_nothing(shared: Sandbox) -> None:
-    assert refused(shared, 2, "build", "zzzzzz/9").endswith("\n\nhint: `envmgr list` shows what there is")
-
-
 def test_name_without_version_lists_the_versions(shared: Sandbox) -> None:
     assert refused(shared, 2, "build", "hello") == (
         "error[entry-syntax]: `hello` is a name; which version?\n\nhint: there are hello/1.0, hello/1.10"
@@ -155,28 +146,6 @@ def test_yaml_syntax_names_file_line_and_column(box: Sandbox) -> None:
     ordinary_run(box)
 
 
-def test_recipe_faults_each_with_line_and_field(box: Sandbox) -> None:
-    (box.root / "recipes/hello/1.0/recipe.yaml").write_text(
-        "schema: 1\n"
-        "backend: conda\n"
-        "input:\n"
-        "  channels: [standin]\n"
-        "  specs: [hello-prefix]\n"
-        "depend: [gcc/12]\n"
-        "environment:\n"
-        "  set: {LD_LIBRARY_PATH: /x}\n"
-        "tests:\n"
-        "  - {name: one, run: 'true', timeout: soon}\n"
-    )
-    assert refused(box, 2, "build", "hello/1.0") == (
-        "error[recipe-invalid]: ROOT/recipes/hello/1.0/recipe.yaml has 3 faults\n"
-        "  ROOT/recipes/hello/1.0/recipe.yaml:6: depend: unknown field\n"
-        "  ROOT/recipes/hello/1.0/recipe.yaml:7: environment: "
-        "LD_LIBRARY_PATH must not be set by a module: it reaches into other programs\n"
-        f"  ROOT/recipes/hello/1.0/recipe.yaml:10: tests.0.timeout: {pydantic_says('float_parsing')}"
-    )
-
-
 def test_backend_input_faults(shared: Sandbox) -> None:
     folder = shared.recipe("faulty/2024a", HELLO)
     shared.ok("lock", "faulty/2024a")
@@ -221,74 +190,6 @@ def test_site_file_that_is_named_but_missing(box: Sandbox) -> None:
     done = box.run("list", ENVMGR_SITE=str(box.root / "nowhere.yaml"))
     assert done.code == 2
     assert error_of(done, box) == "error[site-missing]: ROOT/nowhere.yaml does not exist\n  named by $ENVMGR_SITE"
-
-
-def test_unsolvable_specs_show_the_solvers_reasons(shared: Sandbox) -> None:
-    shared.recipe("both/2024a", ["left", "right"])
-    text = refused(shared, 3, "lock", "both/2024a")
-    assert text == (
-        "error[unsolvable]: the specs cannot be solved together\n"
-        "  entry both/2024a\n"
-        "  specs: left, right\n"
-        "  virtual packages: __glibc 2.28, __linux 4.18, __unix 0\n"
-        "  The following packages are incompatible\n"
-        "  ├─ right * can be installed with any of the following options:\n"
-        "  │  └─ right 1.0 would require\n"
-        "  │     └─ shared >=2, which can be installed with any of the following options:\n"
-        "  │        └─ shared 2.0\n"
-        "  └─ left * cannot be installed because there are no viable options:\n"
-        "     └─ left 1.0 would require\n"
-        "        └─ shared <2, which cannot be installed because there are no viable options:\n"
-        "           └─ shared 1.0, which conflicts with the versions reported above.\n"
-        "\n"
-        "hint: loosen a spec of the recipe, add a channel, or declare in `virtual_packages` what the nodes have, where a "
-        "package asks for `__cuda` and the like"
-    )
-    assert not (shared.root / "recipes/both/2024a/conda-lock.yml").exists()
-
-
-def test_build_without_a_lock(shared: Sandbox) -> None:
-    shared.recipe("new/2024a", HELLO)
-    assert refused(shared, 3, "build", "new/2024a") == (
-        "error[lock-missing]: new/2024a has no lock\n"
-        "  ROOT/recipes/new/2024a/conda-lock.yml\n"
-        "\n"
-        "hint: run `envmgr lock new/2024a` and commit the result"
-    )
-
-
-def test_stale_lock_is_refused_until_it_is_renewed(box: Sandbox) -> None:
-    box.recipe("hello/1.0", [*HELLO, "hello-activate"], **FINE)
-    text = refused(box, 3, "build", "hello/1.0")
-    assert re.fullmatch(
-        r"error\[lock-stale\]: ROOT/recipes/hello/1\.0/conda-lock\.yml does not match recipe\.yaml\n"
-        r"  recipe digest [0-9a-f]{8}…, lock records [0-9a-f]{8}…\n"
-        r"\n"
-        r"hint: run `envmgr lock hello/1\.0` and commit the result",
-        text,
-    ), text
-    assert box.run("lock", "--check", "hello/1.0").code == 1
-    states = {e["entry"]: e["state"] for e in box.ok("list", "--format", "json").data["entries"]}
-    assert states["hello/1.0"] == "outdated"
-    box.ok("lock", "hello/1.0")
-    box.ok("build", "hello/1.0")
-    assert box.current() == 2
-
-
-def test_lock_entry_without_sha256_is_refused_with_its_line(box: Sandbox) -> None:
-    lock = box.root / "recipes/hello/1.0/conda-lock.yml"
-    lock.write_text(re.sub(r"\n *sha256: [0-9a-f]{64}", "", lock.read_text()))
-    line = next(
-        n
-        for n, row in enumerate(lock.read_text().splitlines(), 1)
-        if row.strip().startswith("url: http://channel.invalid/standin/noarch")
-    )
-    assert refused(box, 2, "build", "hello/1.0") == (
-        f"error[lock-unhashed]: ROOT/recipes/hello/1.0/conda-lock.yml:{line}: hello-prefix 1.0 has no sha256\n"
-        f"  http://channel.invalid/standin/noarch/hello-prefix-1.0-0.conda\n"
-        f"\n"
-        f"hint: lock again from a channel whose repodata has sha256 sums"
-    )
 
 
 def test_lock_that_is_no_yaml(shared: Sandbox) -> None:

@@ -211,12 +211,6 @@ def test_damaged_file_in_a_folder(box: Sandbox, channel: Channel, damage: Callab
     box.ok("build", "hello/1.0")
 
 
-def test_unavailable_server_that_comes_back(box: Sandbox, server: Server) -> None:
-    server.faults["noarch/hello-prefix*"] = Fault("503-then-ok", times=1)
-    box.ok("build", "hello/1.0")
-    assert requests(server) == [503, 200]
-
-
 @pytest.mark.parametrize("at", [0, None])
 def test_stalled_mirror_is_given_up(box: Sandbox, server: Server, at: int | None) -> None:
     server.faults["noarch/hello-prefix*"] = Fault("stall", at=at)

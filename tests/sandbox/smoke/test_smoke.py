@@ -194,19 +194,6 @@ def test_changed_tests_alone_are_published_and_used(sandbox: Sandbox) -> None:
     assert [t["test"] for t in sandbox.ok("test", "--format", "json").data["tests"]] == ["new"]
 
 
-@pytest.mark.parametrize(("path", "mode"), [("bin/hello-prefix", 0o500), ("bin", 0o700), (".", 0o700)])
-def test_verify_tells_what_users_can_no_longer_read(sandbox: Sandbox, path: str, mode: int) -> None:
-    sandbox.recipe("hello/1.0", HELLO)
-    sandbox.ok("lock", "hello/1.0")
-    sandbox.ok("build", "hello/1.0")
-    install = next(p for p in (sandbox.prefix / "store/hello").iterdir() if p.is_dir())
-    (install / path).chmod(mode)
-    done = sandbox.run("verify")
-    assert done.code == 1
-    found = Path(path)
-    assert f"error[install]: hello/1.0: {found}: mode changed" in done.stdout
-
-
 def test_remove_tells_dependents_already_in_the_dry_run(sandbox: Sandbox) -> None:
     sandbox.recipe("base/1.0", HELLO)
     sandbox.recipe("top/1.0", ["shared"], depends=["base/1.0"])

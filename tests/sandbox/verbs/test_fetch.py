@@ -505,16 +505,6 @@ def test_fetch_then_a_build_with_the_channel_gone(box: tuple[Sandbox, Server]) -
     assert sandbox.current() == 1
 
 
-def test_fetch_copies_from_a_mirror_folder(box: tuple[Sandbox, Server], channel: Channel) -> None:
-    sandbox, _ = box
-    mirror = sandbox.root / "stick"
-    shutil.copytree(channel.folder / "noarch", mirror / "noarch")
-    use(sandbox, str(mirror))
-    sandbox.ok("fetch", "hello/1.0")
-    shutil.rmtree(mirror)
-    sandbox.ok("build", "hello/1.0")
-
-
 def test_fetch_of_dependencies_too(box: tuple[Sandbox, Server]) -> None:
     sandbox, _ = box
     locked(sandbox, "top/1.0", ["shared"], depends=["hello/1.0"])
@@ -569,16 +559,6 @@ def test_file_at_hand_in_place_of_the_network(box: tuple[Sandbox, Server], chann
     sandbox.ok("fetch", "hello/1.0", "other/1.0", "--file", "from-a-stick.bin", "--file", "stick")
     sandbox.ok("fetch", "hello/1.0", "--file", "from-a-stick.bin")  # not needed any more, and not wrong
     sandbox.ok("build", "hello/1.0", "other/1.0")
-
-
-def test_prefix_that_was_carried_as_it_is_gives_its_cache(box: tuple[Sandbox, Server]) -> None:
-    sandbox, _ = box
-    sandbox.ok("fetch", "hello/1.0")
-    carried = sandbox.prefix.rename(sandbox.root / "carried")
-    use(sandbox)
-    done = sandbox.ok("fetch", "hello/1.0", "--file", str(carried), "--format", "json").data
-    assert [(row["present"], row["fetched"]) for row in done["entries"]] == [(0, 1)]
-    assert archives(sandbox) == [HELLO]
 
 
 def test_file_that_no_entry_needs_is_refused(box: tuple[Sandbox, Server], channel: Channel) -> None:
@@ -655,20 +635,6 @@ def test_interrupted_fetch_of_packages(box: tuple[Sandbox, Server]) -> None:
     assert parts(sandbox) == []
     assert archives(sandbox) == [HELLO]
     assert processes(sandbox) == []
-
-
-def test_site_check_tells_of_mirrors_of_sources(sandbox: Sandbox) -> None:
-    sandbox.settings["sources"] = {"mirrors": ["http://mirror.invalid/", "not-there"], "upstream": False}
-    sandbox.write_site()
-    facts = sandbox.run("check", "--format", "json").data["facts"]
-    assert [f for f in facts if f["field"] == "sources.mirrors"] == [
-        {
-            "field": "sources.mirrors",
-            "status": "error",
-            "text": f"{sandbox.root}/not-there does not exist",
-            "hint": "mount it, or take it out",
-        }
-    ]
 
 
 def test_fetch_names_something_and_holds_the_licence(box: tuple[Sandbox, Server]) -> None:

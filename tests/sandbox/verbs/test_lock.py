@@ -266,15 +266,6 @@ def test_spec_that_cannot_be_read_is_named(sandbox: Sandbox) -> None:
     )
 
 
-def test_lock_without_an_entry_is_a_usage_error(sandbox: Sandbox) -> None:
-    done = sandbox.run("lock")
-
-    assert done.code == 2
-    assert done.stderr == (
-        "error[nothing-named]: name at least one entry, or --all\n\nhint: `envmgr list` shows what there is\n"
-    )
-
-
 def test_lock_all_takes_the_sites_own_entries_only(sandbox: Sandbox) -> None:
     assert sandbox.run("lock", "--all").stderr == (
         "error[nothing-to-lock]: only the shipped catalog has entries\n\n"

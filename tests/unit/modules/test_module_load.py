@@ -151,14 +151,6 @@ def test_family_replaces_the_member_that_is_loaded(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("conflict", ["mpich", "mpich/4"])
-def test_conflict_refuses_the_second_entry(tmp_path, conflict: str) -> None:
-    tree = make_tree(tmp_path, spec("openmpi/4", conflicts=(conflict,)), spec("mpich/4"))
-    done = tree.shell("module load mpich; module load openmpi; echo $? $LOADEDMODULES")
-    assert done.stdout == "1 mpich/4\n"
-    assert 'Cannot load module "openmpi/4" because these module(s) are loaded:\n   ' + conflict in done.stderr
-
-
-@pytest.mark.parametrize("conflict", ["mpich", "mpich/4"])
 def test_conflict_of_one_recipe_holds_in_both_orders(tmp_path, conflict: str) -> None:
     """By name, by entry, across versions, through a dependency, by swap, and in a collection."""
     foe = spec("openmpi/4", conflicts=(conflict,))

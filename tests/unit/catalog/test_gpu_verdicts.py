@@ -18,19 +18,8 @@ from tests.helpers.gpu_oracle import Row, read_oracle
 ROWS = read_oracle()
 
 # 300 nodes and some entries, made by no table of envmgr's.
-DRIVERS = (
-    "450.80.02",
-    "470.256.02",
-    "515.105.01",
-    "525.60.13",
-    "530.30.02",
-    "535.183.06",
-    "550.54.14",
-    "565.57.01",
-    "570.86.10",
-    "580.159.04",
-    "590.48.01",
-    "610.43.02",
+DRIVERS = tuple(
+    "450.80.02 470.256.02 515.105.01 525.60.13 535.183.06 550.54.14 565.57.01 570.86.10 580.159.04 590.48.01 610.43.02".split()
 )
 GPUS = (
     ("5.2", "NVIDIA GeForce GTX 980"),

@@ -27,56 +27,11 @@ OTHERS = "PERL5OPT PERL5DB RUBYOPT NODE_OPTIONS JAVA_TOOL_OPTIONS _JAVA_OPTIONS 
 USER = "HOME USER LOGNAME SHELL TMPDIR"
 REACHES = f"{LOADER} {LIBC} {LMOD} {SHELLS} {PYTHON} {OTHERS}".split()
 FORBIDDEN = [*REACHES, *USER.split()]
-# Some of these are set by packages of the shipped locks, or by EasyBuild's modules.
-ALLOWED = [
-    "GDAL_DATA",
-    "PROJ_DATA",
-    "PROJ_LIB",
-    "XML_CATALOG_FILES",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "CMAKE_ARGS",
-    "CMAKE_PREFIX_PATH",
-    "CC",
-    "CXX",
-    "CFLAGS",
-    "LDFLAGS",
-    "LD",
-    "LD_GOLD",
-    "LD_RUN_PATH",
-    "LDFLAGS_LD",
-    "JAVA_HOME",
-    "JAVA_LD_LIBRARY_PATH",
-    "GSETTINGS_SCHEMA_DIR",
-    "FONTCONFIG_FILE",
-    "R_LIBS",
-    "PERL5LIB",
-    "NLSPATH",
-    "MANPATH",
-    "PKG_CONFIG_PATH",
-    "CPATH",
-    "LIBRARY_PATH",
-    "PYTHONNOUSERSITE",
-    "PYTHONUNBUFFERED",
-    "PYTHON",
-    "PYTHON_ROOT",
-    "OMPI_MCA_btl",
-    "MPICH_CC",
-    "OPAL_PREFIX",
-    "CUDA_HOME",
-    "CONDA_BUILD_SYSROOT",
-    "HOST",
-    "BUILD",
-    "TZDIR",
-    "HOMEBREW",
-    "USERNAME",
-    "MYLD_PRELOAD",
-    "ld_preload",
-    "EBROOTTOY",
-    "EBPYTHONPREFIXES",
-    "XDG_DATA_DIRS",
-    "GIT_SSL_CAINFO",
-]
+# Some of these are set by packages of the shipped locks, or by EasyBuild's modules; others begin or end as forbidden ones.
+ALLOWED = (
+    "GDAL_DATA SSL_CERT_FILE CMAKE_ARGS CC LDFLAGS LD LD_GOLD LD_RUN_PATH JAVA_HOME JAVA_LD_LIBRARY_PATH R_LIBS PERL5LIB NLSPATH "
+    "LIBRARY_PATH PYTHONNOUSERSITE PYTHON PYTHON_ROOT HOST HOMEBREW USERNAME MYLD_PRELOAD ld_preload EBPYTHONPREFIXES GIT_SSL_CAINFO"
+).split()
 
 
 @pytest.mark.parametrize("name", FORBIDDEN)
@@ -123,21 +78,7 @@ def test_no_activation_script_may_set_any_of_them(tmp_path: Path) -> None:
     assert "SOUND" not in forbidden_changes(trace)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "LD_AUDIT",
-        "MODULEPATH",
-        "LMOD_RC",
-        "GCONV_PATH",
-        "PYTHONSTARTUP",
-        "PROMPT_COMMAND",
-        "BASH_ENV",
-        "IFS",
-        "HOME",
-        "LD_SHOW_AUXV",
-    ],
-)
+@pytest.mark.parametrize("name", ["LD_AUDIT", "BASH_ENV", "HOME", "LD_SHOW_AUXV"])
 def test_an_activation_script_that_does_is_refused(tmp_path: Path, name: str) -> None:
     prefix = activation(tmp_path, f'export SOUND=1 {name}="/evil"')
     with pytest.raises(EnvmgrError) as caught:

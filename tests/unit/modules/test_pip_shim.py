@@ -50,21 +50,7 @@ def own(tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("shell", ["sh", "bash"])
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        ["install", "x"],
-        ["install"],
-        ["--log", "f", "install", "x"],
-        ["-v", "uninstall", "x"],
-        ["install", "--user", "x"],
-        ["install", "--root-user-action=ignore", "x"],
-        ["install", "--prefer-binary", "x"],
-        ["--proxy", "install", "install", "x"],
-        ["install", "list"],
-        ["install", "x", "--break-system-packages"],
-        ["install", "x y"],
-        ["install", "--python", "3"],
-    ],
+    "arguments", [["install", "x"], ["--log", "f", "install", "x"], ["-v", "uninstall", "x"], ["install", "x y"]]
 )
 def test_what_changes_packages_is_refused_with_the_way_out(
     tmp_path: Path, own: str, arguments: list[str], shell: str
@@ -79,19 +65,11 @@ def test_what_changes_packages_is_refused_with_the_way_out(
     [
         [],
         ["list"],
-        ["show", "install"],
-        ["--version"],
         ["help", "install"],
-        ["install", "--help"],
         ["install", "-t", "d", "x"],
-        ["install", "--target=d", "x"],
-        ["install", "--prefix", "d", "x"],
-        ["install", "--root=d", "x"],
-        ["install", "--dry-run", "x"],
         ["--python", "own", "install", "x"],
         ["download", "a b", "*"],
         ["unknown"],
-        ["search", "install"],
     ],
 )
 def test_all_else_is_done_by_the_pip_of_the_module(tmp_path: Path, own: str, arguments: list[str]) -> None:

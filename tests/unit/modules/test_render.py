@@ -239,15 +239,6 @@ def test_gate_is_included_only_where_a_gpu_is_needed() -> None:
     assert 'gpu_gate("b/1", "refuse", { driver = "525.60.13" })\n' in tree["b/1.lua"]
 
 
-@pytest.mark.parametrize("case", cases())
-def test_rendered_text_ends_with_one_newline_and_has_no_stray_blanks(case: str) -> None:
-    for text in render_case(case).values():
-        assert text.endswith("\n")
-        assert not text.endswith("\n\n")
-        assert "\n\n\n" not in text
-        assert not [line for line in text.split("\n") if line != line.rstrip()]
-
-
 # --- fingerprints
 
 BASE = spec("a/1", op("set", "A", "1"), extensions=("numpy/1",))

@@ -255,21 +255,13 @@ def test_free_bytes_asks_the_nearest_existing_parent(tmp_path: Path) -> None:
     assert abs(free_bytes(tmp_path / "not" / "there") - status.f_bavail * status.f_frsize) < 1 << 30
 
 
+DISK_FULL = "free some space (`envmgr gc` removes old generations and unused installs), then run the same command again"
+
+
 @pytest.mark.parametrize(
     ("number", "reference", "message", "hint"),
     [
-        (
-            errno.ENOSPC,
-            "disk-full",
-            "no space left for /p/f",
-            "free some space (`envmgr gc` removes old generations and unused installs), then run the same command again",
-        ),
-        (
-            errno.EDQUOT,
-            "disk-full",
-            "no space left for /p/f",
-            "free some space (`envmgr gc` removes old generations and unused installs), then run the same command again",
-        ),
+        *((n, "disk-full", "no space left for /p/f", DISK_FULL) for n in (errno.ENOSPC, errno.EDQUOT)),
         (
             errno.EACCES,
             "not-writable",

@@ -152,20 +152,7 @@ def test_run_lets_nothing_of_our_environment_through(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
     monkeypatch.setenv("HOME", "/home/x")
     env = dict(line.split("=", 1) for line in sh("env").stdout.splitlines())
-    assert env.keys() <= {
-        "PATH",
-        "LANG",
-        "LC_ALL",
-        "TZ",
-        "HOME",
-        "USER",
-        "LOGNAME",
-        "TMPDIR",
-        "PWD",
-        "SHLVL",
-        "_",
-        "OLDPWD",
-    }
+    assert env.keys() <= {*"PATH LANG LC_ALL TZ HOME USER LOGNAME TMPDIR PWD SHLVL _ OLDPWD".split()}
     assert (env["LC_ALL"], env["TZ"], env["HOME"]) == ("C.UTF-8", "UTC", "/home/x")
     assert clean_env(EXTRA="1", TZ="X") | {"EXTRA": "1", "TZ": "X"} == clean_env(EXTRA="1", TZ="X")
 

@@ -85,12 +85,9 @@ def test_parse_yaml_tells_line_and_column_and_what_pyyaml_says(text: str, place:
     [
         ("when: 2024-13-45\n", "f.yaml:1:7: `2024-13-45` is no timestamp"),
         ("a:\n- b: !!int x\n", "f.yaml:2:6: `x` is no int"),
-        ("a: !!bool maybe\n", "f.yaml:1:4: `maybe` is no bool"),
-        ("a: !!timestamp soon\n", "f.yaml:1:4: `soon` is no timestamp"),
         ("a: 2001-12-14t21:59:43-99:00\n", "f.yaml:1:4: `2001-12-14t21:59:43-99:00` is no timestamp"),
         ("a: " + "9" * 5000, f"f.yaml:1:4: `{'9' * 60}` is no int"),
         ("? [1, 2]\n: x\n", "f.yaml:1:3: a list or mapping cannot be a key"),
-        ("? {a: 1}\n: x\n", "f.yaml:1:3: a list or mapping cannot be a key"),
     ],
 )
 def test_parse_yaml_tells_line_and_column_of_a_syntax_error(text: str, message: str) -> None:
@@ -111,8 +108,6 @@ def test_parse_yaml_tells_a_control_character() -> None:
     [
         ("a: 1\nb: 2\na: 3\n", "f.yaml:3:1: the key `a` is given twice"),
         ("x:\n  - {k: 1, l: 2, k: 3}\n", "f.yaml:2:18: the key `k` is given twice"),
-        ("1: a\n1: b\n", "f.yaml:2:1: the key `1` is given twice"),
-        ("~: a\n~: b\n", "f.yaml:2:1: the key `None` is given twice"),
         ("2024-01-01: a\n2024-01-01: b\n", "f.yaml:2:1: the key `2024-01-01` is given twice"),
         ("b: &b {x: 1}\nc:\n  <<: *b\n  <<: *b\n", "f.yaml:4:3: the key `<<` is given twice"),
     ],

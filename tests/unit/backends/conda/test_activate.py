@@ -82,14 +82,6 @@ fi
     assert logged == ["left out __CERT_FILE_SET, which etc/conda/activate.d/a.sh keeps for its deactivation"]
 
 
-def test_capture_sets_a_variable_and_drops_its_backup_for_schemas(capture):
-    text = """
-export GSETTINGS_SCHEMA_DIR_CONDA_BACKUP="${GSETTINGS_SCHEMA_DIR:-}"
-export GSETTINGS_SCHEMA_DIR="$CONDA_PREFIX/share/glib-2.0/schemas"
-"""
-    assert capture(text) == [("set", "GSETTINGS_SCHEMA_DIR", "P/share/glib-2.0/schemas")]
-
-
 def test_capture_appends_with_spaces_and_keeps_work_variables_out_for_xml_catalogs(capture):
     text = """
 if test -n "${XML_CATALOG_FILES:-}"; then
@@ -144,20 +136,6 @@ fi
     ]
 
 
-def test_capture_appends_a_flag_made_from_another_scripts_compiler_for_nvcc(capture):
-    compiler = 'export CXX="$CONDA_PREFIX/bin/x86_64-conda-linux-gnu-c++"'
-    nvcc = """
-[[ -z "${NVCC_PREPEND_FLAGS+x}" ]] || export NVCC_PREPEND_FLAGS_BACKUP="${NVCC_PREPEND_FLAGS}"
-export NVCC_PREPEND_FLAGS="${NVCC_PREPEND_FLAGS} -ccbin=${CXX}"
-export CUDAARCHS="${CUDAARCHS:-all-major}"
-"""
-    assert capture(compiler, nvcc) == [
-        ("set", "CXX", "P/bin/x86_64-conda-linux-gnu-c++"),
-        ("set-default", "CUDAARCHS", "all-major"),
-        ("append", "NVCC_PREPEND_FLAGS", "-ccbin=P/bin/x86_64-conda-linux-gnu-c++", " "),
-    ]
-
-
 def test_capture_prepends_flags_in_order_and_drops_backups_for_compilers(capture):
     text = """
 for thing in "CC=gcc" "CFLAGS=-march=nocona -O2 -isystem $CONDA_PREFIX/include"; do
@@ -205,20 +183,6 @@ def test_capture_refuses_an_exported_function_and_an_alias(refuse):
     assert "a.sh defines the aliases l, ll\n" in refuse("alias ll='ls -l' l=ls")
 
 
-def test_capture_sees_a_path_prepend_and_drops_backups_for_openjdk(capture):
-    text = """
-export JAVA_HOME_CONDA_BACKUP="${JAVA_HOME:-}"
-export _OLD_SEARCH_PATH="$PATH"
-export JAVA_HOME="${CONDA_PREFIX}/lib/jvm"
-export PATH="${JAVA_HOME}/bin:${PATH}:${JAVA_HOME}/extra"
-"""
-    assert capture(text) == [
-        ("set", "JAVA_HOME", "P/lib/jvm"),
-        ("prepend", "PATH", "P/lib/jvm/bin"),
-        ("append", "PATH", "P/lib/jvm/extra"),
-    ]
-
-
 def test_capture_drops_a_backup_of_path_whatever_its_name(capture):
     assert capture('export BEFORE="$PATH"\nexport PATH="$CONDA_PREFIX/x:$PATH"') == [("prepend", "PATH", "P/x")]
 
@@ -228,13 +192,6 @@ def test_capture_unsets_what_a_script_unsets_and_only_mentions(capture):
         ("unset", "GTK_PATH", ""),
         ("unset", "PERL5LIB", ""),
         ("unset", "R_LIBS", ""),
-    ]
-
-
-def test_capture_unsets_names_that_a_script_makes_up_from_a_list(capture):
-    assert capture('for name in QT_PLUGIN_PATH QT_API; do\n    unset "$name"\ndone') == [
-        ("unset", "QT_API", ""),
-        ("unset", "QT_PLUGIN_PATH", ""),
     ]
 
 

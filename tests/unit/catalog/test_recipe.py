@@ -139,6 +139,10 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
             "tests.0.imports: `one==1` is not the name of a distribution",
         ],
     ),
+    "test-nodes": (
+        {"tests": [{"name": "a", "run": "x", "needs": ["slurm"], "nodes": 0}]},
+        [f"tests.0.nodes: {pydantic_says('greater_than_equal', ge=1)}"],
+    ),
     "test-nodes-without-slurm": (
         {"tests": [{"name": "a", "run": "x", "nodes": 2}]},
         ["tests.0: a test of several nodes runs in a job: `needs: [slurm]`"],
@@ -188,9 +192,9 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"environment": {"functions": {"a-b": {"bash": "x"}}}},
         ["environment.functions: `a-b` cannot be the name of a function"],
     ),
-    "function-of-system": (
-        {"environment": {"functions": {"sudo": {"bash": "x"}}}},
-        ["environment.functions: `sudo` cannot be the name of a function"],
+    "function-of-others": (
+        {"environment": {"functions": {name: {"bash": "x"} for name in ("if", "module", "sudo")}}},
+        [f"environment.functions: `{name}` cannot be the name of a function" for name in ("if", "module", "sudo")],
     ),
     "function-braces": (
         {"environment": {"on_unload": {"bash": "x", "csh": "echo ${HOME}"}}},

@@ -373,6 +373,14 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "backend-text": ({"backends": {"conda": "yes"}}, ["backends.conda: must be a mapping"]),
     "key-of-no-backend": ({"channels": {}}, ["channels: unknown field"]),
     "transport-via": ({"transport": {"via": "rsh"}}, [f"transport.via: {one_of('ssh', 'slurm', 'both')}"]),
+    "too-few": (
+        {"transport": {"fanout": 0, "connect_timeout": 0}, "policies": {"keep_generations": 0}},
+        [
+            f"transport.fanout: {pydantic_says('greater_than_equal', ge=1)}",
+            f"transport.connect_timeout: {pydantic_says('greater_than', gt=0)}",
+            f"policies.keep_generations: {pydantic_says('greater_than_equal', ge=1)}",
+        ],
+    ),
     "times": (
         {
             "transport": {"connect_timeout": float("inf"), "deadline": 1e300},

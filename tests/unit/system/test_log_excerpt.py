@@ -75,6 +75,10 @@ compilation terminated.
 make: *** [Makefile:3: main.o] Error 1
 """,
     ),
+    "linker": (
+        "cc -o toy main.o\nmain.c:(.text+0x5): undefined reference to `deflate'\ncollect2: error: ld returned 1 exit status\n",
+        "main.c:(.text+0x5): undefined reference to `deflate'\ncollect2: error: ld returned 1 exit status\n",
+    ),
     "gfortran shows the line before it complains": (
         """\
 gfortran -c -o a.o a.f90

@@ -195,6 +195,13 @@ def test_capture_unsets_what_a_script_unsets_and_only_mentions(capture):
     ]
 
 
+def test_capture_unsets_names_that_a_script_makes_up_from_a_list(capture):
+    assert capture('for name in QT_PLUGIN_PATH QT_API; do\n    unset "$name"\ndone') == [
+        ("unset", "QT_API", ""),
+        ("unset", "QT_PLUGIN_PATH", ""),
+    ]
+
+
 def test_capture_gives_the_default_before_what_is_put_around_it(capture):
     text = 'export XDG_DATA_DIRS="$CONDA_PREFIX/share:${XDG_DATA_DIRS:-/usr/local/share:/usr/share}:/opt/share"'
     assert capture(text) == [

@@ -143,9 +143,8 @@ def require_current_if_ever(ctx: Context) -> None:
     from envmgr.publish.flips import flips
 
     if flips(ctx.prefix):
-        raise EnvmgrError(
-            "current-damaged", f"there is no {ctx.prefix.current}, though there was one", hint=way_back(ctx.prefix)
-        )
+        message = f"there is no {ctx.prefix.current}, though there was one"
+        raise EnvmgrError("current-damaged", message, hint=way_back(ctx.prefix))
 
 
 def trusted_owners(ctx: Context) -> frozenset[int] | None:
@@ -160,10 +159,15 @@ def trusted_owners(ctx: Context) -> frozenset[int] | None:
     return frozenset(found)
 
 
-def published_record(ctx: Context) -> GenerationRecord:
-    """Return the current generation. Raises EnvmgrError `nothing-published` before the first publish, `prefix-away`."""
-    from envmgr.publish.records import new_beginning, read_current
+def published_record(ctx: Context, generation: int | None = None) -> GenerationRecord:
+    """Return the current generation, or this one.
 
+    Raises EnvmgrError `nothing-published` before the first publish, `prefix-away`; as `read_record`.
+    """
+    from envmgr.publish.records import new_beginning, read_current, read_record
+
+    if generation is not None:
+        return read_record(ctx.prefix, generation)
     current = read_current(ctx.prefix)
     require_current_if_ever(ctx)
     if current is None:
@@ -171,27 +175,31 @@ def published_record(ctx: Context) -> GenerationRecord:
     return current
 
 
-def require_published(names: Sequence[str], current: GenerationRecord) -> None:
-    """Raise InputError `not-published`, with the nearest names, for the first name that is not in the generation."""
+def known_record(ctx: Context) -> GenerationRecord | None:
+    """Return the current generation; None where it cannot be read, for a verb that goes on without it."""
+    try:
+        return published_record(ctx)
+    except EnvmgrError:
+        return None
+
+
+def require_published(names: Sequence[str], current: GenerationRecord, hint: str = "") -> None:
+    """Raise InputError `not-published`, with this hint or the nearest names, for the first name that is not in the
+    generation.
+    """
     for name in names:
         if name not in current.entries:
-            close = nearest(name, current.entries)
-            raise InputError(
-                "not-published",
-                f"{name} is not published",
-                context=f"generation {current.number}",
-                hint=did_you_mean(close, "`envmgr list` shows what is"),
-            )
+            context = f"generation {current.number}"
+            hint = hint or did_you_mean(nearest(name, current.entries), "`envmgr list` shows what is")
+            raise InputError("not-published", f"{name} is not published", context=context, hint=hint)
 
 
 def choose_published(
     ctx: Context, names: Sequence[str], generation: int | None = None
 ) -> tuple[GenerationRecord, list[str]]:
     """Return the current generation, or this one, and the named entries of it, or all entries without names. Raises as
-    the two above, and as `read_record`.
+    `published_record` and `require_published`.
     """
-    from envmgr.publish.records import read_record
-
-    current = published_record(ctx) if generation is None else read_record(ctx.prefix, generation)
+    current = published_record(ctx, generation)
     require_published(names, current)
     return current, list(names) or sorted(current.entries)

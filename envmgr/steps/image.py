@@ -10,7 +10,7 @@ from envmgr.builds.prepare import can_write, clean_leftovers
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.images import ImageRow
 from envmgr.images.make import make_image
-from envmgr.publish.records import GenerationRecord, read_record
+from envmgr.publish.records import GenerationRecord
 from envmgr.report import Lines, Result, Table
 from envmgr.steps import Context, logged, published_record, require_published
 from envmgr.store.image import own_image
@@ -64,19 +64,16 @@ def make_images(
         InputError: `not-published`, `nothing-named`.
         EnvmgrError: `mksquashfs-missing`; of the first image that could not be made, after all were tried.
     """
-    current = published_record(ctx) if generation is None else read_record(ctx.prefix, generation)
+    current = published_record(ctx, generation)
     chosen = sorted(current.entries) if everything else names or ctx.site.images.chosen(current.entries)
     require_published(chosen, current)
     if not chosen:
-        raise InputError(
-            "nothing-named",
-            "name at least one entry, or --all",
-            context="`images: {entries: […]}` in site.yaml names none that is published",
-            hint="`envmgr list` shows what there is",
-        )
+        context = "`images: {entries: […]}` in site.yaml names none that is published"
+        hint = "`envmgr list` shows what there is"
+        raise InputError("nothing-named", "name at least one entry, or --all", context=context, hint=hint)
     maker = find_maker(ctx.runner)
     of = installs_of(current, chosen)
-    not_ours = {row.path: row.not_ours for row in current.entries.values() if row.not_ours and row.path in of}
+    not_ours = {path: tree for path, tree in trees_not_ours(current).items() if path in of}
     left_out = tuple(f"{path}: its software lies in {tree}, which is not ours" for path, tree in not_ours.items())
     of = {path: entries for path, entries in of.items() if path not in not_ours}
     own = [path for path in of if own_image(read_manifest(ctx.prefix.install_at(path).manifest))]
@@ -132,3 +129,8 @@ def installs_of(current: GenerationRecord, names: Sequence[str]) -> dict[str, tu
             if name not in found.setdefault(path, []):
                 found[path].append(name)
     return {path: tuple(entries) for path, entries in found.items()}
+
+
+def trees_not_ours(current: GenerationRecord) -> dict[str, str]:
+    """Return the installs that lead to trees outside of the store, with these trees."""
+    return {row.path: row.not_ours for row in current.entries.values() if row.not_ours}

@@ -18,7 +18,7 @@ from envmgr.nodes.slurm import mpi_plugins, slurm_here, slurm_names, states_or_r
 from envmgr.people.environments import require_environment
 from envmgr.people.lock import lock_of
 from envmgr.people.places import user_places
-from envmgr.publish.records import GenerationRecord, published_spec, read_specs
+from envmgr.publish.records import published_spec, read_specs
 from envmgr.report import Lines, Result, Verbatim
 from envmgr.steps import Context, published_record, require_published
 from envmgr.steps.job_text import (
@@ -120,11 +120,11 @@ def job(
             typed = [entry, *typed]
         entry, current = lock.on, generation_of(ctx, lock, current, env)
     elif entry is None:
-        raise InputError(
-            "entry-missing", "a job loads an entry", hint="entry it, or a user environment by `--env NAME`"
-        )
-    else:
-        _require(ctx, entry, current)
+        hint = "entry it, or a user environment by `--env NAME`"
+        raise InputError("entry-missing", "a job loads an entry", hint=hint)
+    elif entry not in current.entries:
+        only_built = entry in {str(found.entry) for found in ctx.catalog.entries()}
+        require_published([entry], current, f"`envmgr build {entry}` publishes it" if only_built else "")
     raw = read_specs(ctx.prefix, current.number)
     specs = with_depends(entry, {each: published_spec(of).spec for each, of in raw.items()})
     spec = specs[entry]
@@ -159,27 +159,12 @@ def _venv(ctx: Context, named: Path | None) -> Path | None:
         ctx.reporter.say(f"warning: VIRTUAL_ENV of this shell names {found}, which is gone: the job activates nothing")
         return None
     if not there:
-        raise InputError(
-            "venv-missing",
-            f"{found} is no virtual environment",
-            context=f"there is no {found / 'bin' / 'activate'}",
-            hint="with the module loaded: `python -m venv --system-site-packages DIR`; then `--venv DIR`",
-        )
+        context = f"there is no {found / 'bin' / 'activate'}"
+        hint = "with the module loaded: `python -m venv --system-site-packages DIR`; then `--venv DIR`"
+        raise InputError("venv-missing", f"{found} is no virtual environment", context=context, hint=hint)
     if named is None:
         ctx.reporter.say(f"the job activates {found}, as this shell has (VIRTUAL_ENV)")
     return found.absolute()
-
-
-def _require(ctx: Context, name: str, current: GenerationRecord) -> None:
-    """Require a published entry, as `require_published`; an entry that only has to be built gets that hint."""
-    if name not in current.entries and name in {str(found.entry) for found in ctx.catalog.entries()}:
-        raise InputError(
-            "not-published",
-            f"{name} is not published",
-            context=f"generation {current.number}",
-            hint=f"`envmgr build {name}` publishes it",
-        )
-    require_published([name], current)
 
 
 def _where(ctx: Context, asked: JobOptions) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.page import CATALOG, FEED, INDEX, STATUS, WWW
 from envmgr.publish.extras import Contents
-from envmgr.publish.records import GenerationRecord, published_spec, read_record, read_specs
+from envmgr.publish.records import GenerationRecord, published_spec, read_specs
 from envmgr.report import Lines, Result
 from envmgr.steps import Context, published_record
 from envmgr.steps.page_files import page_files
@@ -72,7 +72,7 @@ def page(
 
     Every publish writes this page into its generation.
     """
-    found = _open(ctx, _record(ctx, generation))
+    found = _open(ctx, published_record(ctx, generation))
     status = _status(ctx)
     files = {name: read() for name, read in found.files.items()}
     if output is not None:
@@ -82,10 +82,6 @@ def page(
             _copy(files | ({STATUS: status} if status is not None else {}), output)
     size = sum(map(len, files.values()))
     return PageResult(found.number, found.folder, len(files), size, status is not None, output, dry_run)
-
-
-def _record(ctx: Context, generation: int | None) -> GenerationRecord:
-    return published_record(ctx) if generation is None else read_record(ctx.prefix, generation)
 
 
 def _open(ctx: Context, record: GenerationRecord) -> _Page:
@@ -127,12 +123,9 @@ def _require_page(ctx: Context, output: Path) -> None:
             said = f"it has {and_more(foreign, 3)}"
         else:
             return
-    raise InputError(
-        "page-output",
-        f"{output} is something else than a page",
-        context=(said, "a copy of the page replaces the whole folder"),
-        hint="name a folder outside of the prefix that does not exist yet",
-    )
+    context = (said, "a copy of the page replaces the whole folder")
+    hint = "name a folder outside of the prefix that does not exist yet"
+    raise InputError("page-output", f"{output} is something else than a page", context=context, hint=hint)
 
 
 def _foreign(folder: Path) -> Iterator[str]:

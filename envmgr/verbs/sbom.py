@@ -10,7 +10,6 @@ from typing import Annotated, ClassVar
 from envmgr.errors import InputError
 from envmgr.exchange.sboms import write_sbom
 from envmgr.exchange.sboms.document import Component
-from envmgr.publish.records import read_record
 from envmgr.report import Lines, Result, Table, Verbatim
 from envmgr.steps import Context, published_record, require_published
 from envmgr.steps.sboms import PartsOfEntries, make_document
@@ -85,7 +84,7 @@ def sbom(
     """
     if entry is None and generation is None:
         raise InputError("entry-missing", "name an entry, or a generation", hint="`envmgr sbom --generation NUMBER`")
-    record = published_record(ctx) if generation is None else read_record(ctx.prefix, generation)
+    record = published_record(ctx, generation)
     require_published([entry] if entry else [], record)
     names = [entry] if entry else sorted(record.entries)
     read = PartsOfEntries(ctx)

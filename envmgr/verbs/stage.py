@@ -3,106 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal, NoReturn
+from dataclasses import replace
+from typing import Annotated, Literal, NoReturn
 
-from envmgr.errors import EnvmgrError, InputError
-from envmgr.images.node import NodeImage, Wanted, wanted_image
+from envmgr.errors import InputError
+from envmgr.images.node import NodeImage
 from envmgr.images.private import run_privately
-from envmgr.images.stage import Staged, Stager, folded
-from envmgr.nodes.sets import fold, resolve_nodes
+from envmgr.images.stage import Stager, folded
+from envmgr.nodes.sets import resolve_nodes
 from envmgr.probe.model import Way
-from envmgr.publish.records import GenerationRecord, read_record
-from envmgr.publish.verify import named_manifests
-from envmgr.report import Lines, Result, SilentReporter, Table
-from envmgr.steps import Context, published_record, require_published
+from envmgr.publish.records import GenerationRecord
+from envmgr.report import Result, SilentReporter
+from envmgr.steps import Context, known_record, published_record, require_published
 from envmgr.steps.image import installs_of, make_images
 from envmgr.steps.opening import to_write
+from envmgr.steps.staged import StageResult, own_images, put_away, stage_result, wanted_images
 from envmgr.steps.verb_run import run_verb
-from envmgr.store.image import OTHERS, own_image, read_image
-from envmgr.store.manifest import read_manifest
 from envmgr.verbs import DryRun, GenerationOption, SomeEntries, ViaOption, needs, option
-from envmgr.wording import duration, size_text
 
-State = Literal["local", "share", "waiting", "other", "none", "failed"]
-
-
-@dataclass(frozen=True, slots=True)
-class StagedImage:
-    """One image on these nodes (folded). `entries` of the current generation stand on its install, whose path is
-    `path`.
-
-    `state`: `local` is mounted from the node's disk, `share` from the share, `waiting` for a process to end, `other` is
-    something else mounted there, `none` is not mounted, `failed` for the reason `why`. `copied` of `size` bytes are on
-    the node's disk; `age` is seconds since it was staged. Both are those of the first node.
-    """
-
-    nodes: str
-    path: str
-    entries: tuple[str, ...]
-    state: State
-    copied: int
-    size: int
-    age: int
-    source: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class StageFault:
-    """Nodes (folded) of which nothing is known, and why."""
-
-    nodes: str
-    why: str
-
-
-_WORDS = {
-    "local": "from its own disk",
-    "share": "from the share",
-    "waiting": "not mounted",
-    "other": "something else",
-    "none": "not mounted",
-    "failed": "failed",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class StageResult(Result):
-    """The result of `stage`, also with --status and --remove. `way` says how copies were sent, where more than one node copied."""
-
-    schema: ClassVar[str] = "envmgr.stage/1"
-    action: Literal["stage", "status", "remove"]
-    dry_run: bool
-    images: tuple[StagedImage, ...]
-    faults: tuple[StageFault, ...]
-    nodes: str
-    removed: tuple[str, ...] = ()
-    way: str = ""
-
-    @property
-    def exit_code(self) -> int:
-        if self.faults or any(image.state == "failed" for image in self.images):
-            return 3
-        left = not self.dry_run and self.action != "status"
-        return 1 if left and any(image.state in ("waiting", "other") for image in self.images) else 0
-
-    def lines(self) -> Lines:
-        rows = []
-        for image in self.images:
-            part = "" if image.copied == image.size else f"{size_text(image.copied)} of "
-            copied = f"{part}{size_text(image.size)}"
-            what = ", ".join(image.entries) or image.path
-            age = duration(image.age) if image.copied else ""
-            rows.append([image.nodes, what, _WORDS[image.state], copied, age, image.why])
-        yield Table(rows)
-        for line in self.removed:
-            yield f"{'would be removed:' if self.dry_run else 'removed'} {line}"
-        for fault in self.faults:
-            yield f"error {fault.nodes}: {fault.why}"
-        if self.way:
-            yield f"copied {self.way}"
-        if not rows and not self.faults and not self.removed:
-            yield f"nothing is staged on {self.nodes}"
+_STATUS = "`envmgr stage --status` shows what is staged"
 
 
 @needs("mount")
@@ -144,9 +63,8 @@ def stage(
     if everything and not (image or remove):
         raise InputError("stage-what", "--all is for --image and --remove: name entries, or --sync")
     if compression and not image:
-        raise InputError(
-            "stage-what", "--compression is for --image", hint="`envmgr stage --image ENTRY` makes it again"
-        )
+        hint = "`envmgr stage --image ENTRY` makes it again"
+        raise InputError("stage-what", "--compression is for --image", hint=hint)
     if image:
         if nodes or via:
             raise InputError("stage-what", "--image asks no node: leave out --nodes and --via")
@@ -160,9 +78,8 @@ def stage(
         return _remove(ctx, names, nodes, via, everything=everything, dry_run=dry_run)
     if private:
         if nodes or via or dry_run:
-            raise InputError(
-                "stage-private", "--private is for a command on this machine: no other option goes with it"
-            )
+            message = "--private is for a command on this machine: no other option goes with it"
+            raise InputError("stage-private", message)
         _run_private(ctx, names)
     return _stage(ctx, names, nodes, via, sync=sync, dry_run=dry_run, generation=generation)
 
@@ -193,23 +110,20 @@ def _stage(
         InputError: `not-published`, `nothing-named`, `bad-node-set`.
         EnvmgrError: `manifest-differs`, and what making an image raises.
     """
-    current = published_record(ctx) if generation is None else read_record(ctx.prefix, generation)
+    current = published_record(ctx, generation)
     if sync:
         if names or generation is not None:
-            raise InputError(
-                "stage-sync", "--sync stages what site.yaml says: name no entries and no generation with it"
-            )
+            message = "--sync stages what site.yaml says: name no entries and no generation with it"
+            raise InputError("stage-sync", message)
         names = ctx.site.staging.chosen(current.entries)
     elif not names:
-        raise InputError(
-            "nothing-named", "name at least one entry, or --sync", hint="`envmgr stage --status` shows what is staged"
-        )
+        raise InputError("nothing-named", "name at least one entry, or --sync", hint=_STATUS)
     require_published(names, current)
     where = _nodes(ctx, nodes)
-    wanted, unready = _wanted(ctx, current, names)
+    wanted, unready = wanted_images(ctx, current, names)
     if unready and not dry_run:
         _make_images(ctx, current, names)
-        wanted, unready = _wanted(replace(ctx, reporter=SilentReporter()), current, names)
+        wanted, unready = wanted_images(replace(ctx, reporter=SilentReporter()), current, names)
         if unready:
             raise unready[0]
     for each in unready:
@@ -220,18 +134,18 @@ def _stage(
     stuck: list[NodeImage] = []
     if sync:
         stager.ask(where, "look")
-        more = [image for image in _own(ctx, stager) if (image.path, image.sha256) not in keys]
+        more = [image for image in own_images(ctx, stager) if (image.path, image.sha256) not in keys]
         if dry_run:
             removed = [f"{on}: {image.path}" for image, on in folded(more)]
         else:
-            removed, stuck = _put_away(stager, more)
+            removed, stuck = put_away(stager, more)
     if dry_run:
         stager.ask(where, "look", wanted)
     elif wanted:
         stager.stage(where, wanted)
     found = stager.found
     images = [*(image for image in found.images.values() if (image.path, image.sha256) in keys), *stuck]
-    return _result(ctx, current, "stage", found, images, where, dry_run=dry_run, removed=removed)
+    return stage_result(ctx, current, "stage", found, images, where, dry_run=dry_run, removed=removed)
 
 
 def _run_private(ctx: Context, names: Sequence[str]) -> NoReturn:
@@ -240,40 +154,20 @@ def _run_private(ctx: Context, names: Sequence[str]) -> NoReturn:
     Raises InputError `stage-private`; EnvmgrError as `stage_entries`, `run_privately`.
     """
     if len(names) < 2:
-        raise InputError(
-            "stage-private",
-            "--private needs an entry and a command",
-            hint="`envmgr stage --private pydata/1.0 -- python train.py`",
-        )
+        hint = "`envmgr stage --private pydata/1.0 -- python train.py`"
+        raise InputError("stage-private", "--private needs an entry and a command", hint=hint)
     current = published_record(ctx)
     require_published(names[:1], current)
-    wanted, unready = _wanted(ctx, current, names[:1])
+    wanted, unready = wanted_images(ctx, current, names[:1])
     if unready:
         raise unready[0]
     run_privately(wanted, names[1:], ctx.runner)
 
 
-def _put_away(stager: Stager, chosen: Sequence[NodeImage]) -> tuple[list[str], list[NodeImage]]:
-    """Unmount and remove images; return what is gone, a line each, and what stayed, with the reason."""
-    # A node is asked for what it has said itself, and nothing that another one says.
-    for wanted in dict.fromkeys(image.wanted for image in chosen):
-        stager.ask([image.node for image in chosen if image.wanted == wanted], "away", [wanted])
-    after = [stager.found.images.pop(image.key) for image in chosen]
-    gone = [image for image in after if not image.why and image.node not in stager.found.faults]
-    return [f"{on}: {image.path}" for image, on in folded(gone)], [image for image in after if image.why]
-
-
 def _status(ctx: Context, nodes: str | None, via: Way | None) -> StageResult:
     """Return what is staged on the nodes; None are those of `staging.nodes`, else all of the site."""
-    where = _nodes(ctx, nodes)
-    stager = Stager(ctx.site, ctx.runner, ctx.reporter, ctx.way(via))
-    stager.ask(where, "look")
-    return _result(ctx, _current(ctx), "status", stager.found, _own(ctx, stager), where)
-
-
-def _own(ctx: Context, stager: Stager) -> list[NodeImage]:
-    """Return the images of this site's installs: a node may have those of another site."""
-    return [image for image in stager.found.images.values() if image.path.startswith(f"{ctx.site.prefix}/store/")]
+    where, stager = _look(ctx, nodes, via)
+    return stage_result(ctx, known_record(ctx), "status", stager.found, own_images(ctx, stager), where)
 
 
 def _remove(
@@ -284,14 +178,10 @@ def _remove(
     Raises InputError `nothing-named`, `not-published`, `bad-node-set`.
     """
     if not names and not everything:
-        raise InputError(
-            "nothing-named", "name at least one entry, or --all", hint="`envmgr stage --status` shows what is staged"
-        )
-    where = _nodes(ctx, nodes)
-    current = _current(ctx)
-    stager = Stager(ctx.site, ctx.runner, ctx.reporter, ctx.way(via))
-    stager.ask(where, "look")
-    chosen = _own(ctx, stager)
+        raise InputError("nothing-named", "name at least one entry, or --all", hint=_STATUS)
+    current = known_record(ctx)
+    where, stager = _look(ctx, nodes, via)
+    chosen = own_images(ctx, stager)
     if names:
         published = published_record(ctx)
         require_published(names, published)
@@ -302,15 +192,15 @@ def _remove(
         chosen = [image for image in chosen if image.path in paths]
     removed = [f"{on}: {image.path}" for image, on in folded(chosen)]
     if not dry_run:
-        removed, chosen = _put_away(stager, chosen)
-    return _result(ctx, current, "remove", stager.found, chosen, where, dry_run=dry_run, removed=removed)
+        removed, chosen = put_away(stager, chosen)
+    return stage_result(ctx, current, "remove", stager.found, chosen, where, dry_run=dry_run, removed=removed)
 
 
-def _current(ctx: Context) -> GenerationRecord | None:
-    try:
-        return published_record(ctx)
-    except EnvmgrError:
-        return None
+def _look(ctx: Context, nodes: str | None, via: Way | None) -> tuple[Sequence[str], Stager]:
+    """Return the nodes, and what a look at them has found."""
+    where, stager = _nodes(ctx, nodes), Stager(ctx.site, ctx.runner, ctx.reporter, ctx.way(via))
+    stager.ask(where, "look")
+    return where, stager
 
 
 def _nodes(ctx: Context, nodes: str | None) -> Sequence[str]:
@@ -322,76 +212,3 @@ def _make_images(ctx: Context, current: GenerationRecord, names: Sequence[str]) 
     done = run_verb(ctx, "stage", "--image", "--generation", str(current.number), *names)
     if "images" not in done.data:
         raise done.failure()
-
-
-def _wanted(ctx: Context, current: GenerationRecord, names: Sequence[str]) -> tuple[list[Wanted], list[EnvmgrError]]:
-    """Return the images of entries, and why there is none, or none of the install that is there."""
-    found, unready = list[Wanted](), list[EnvmgrError]()
-    named = named_manifests(ctx.prefix)
-    not_ours = {row.path: row.not_ours for row in current.entries.values() if row.not_ours}
-    for path, entries in installs_of(current, names).items():
-        if tree := not_ours.get(path):
-            ctx.reporter.say(f"{', '.join(entries)}: not staged: its software lies in {tree}, which is not ours")
-            continue
-        install = ctx.prefix.install_at(path)
-        # What it says of an image goes to nodes, as root.
-        mend = f"`envmgr build --again {entries[0]}` makes it again"
-        manifest = read_manifest(install.manifest, named=named.get(path), hint=mend)
-        if own := own_image(manifest):
-            if manifest.mask & OTHERS:
-                ctx.reporter.say(
-                    f"{path} is read from the share: it is closed to other users, and a copy is open to all"
-                )
-                continue
-            found.append(Wanted(str(install.path), str(install.path / own.path), own.sha256, own.size))
-            continue
-        record, hint = read_image(install), f"`envmgr stage --image {entries[0]}` makes it"
-        if record is None or not install.image.is_file():
-            unready.append(EnvmgrError("image-missing", f"{entries[0]} has no image of {path}", hint=hint))
-        elif record.tree != manifest.tree or install.image.stat().st_size != record.size:
-            text = f"the image of {path} is not of the install that is there"
-            unready.append(EnvmgrError("image-stale", text, hint=hint))
-        else:
-            found.append(wanted_image(install, record))
-    return found, unready
-
-
-def _result(
-    ctx: Context,
-    current: GenerationRecord | None,
-    action: Literal["stage", "status", "remove"],
-    found: Staged,
-    images: Sequence[NodeImage],
-    nodes: Sequence[str],
-    *,
-    dry_run: bool = False,
-    removed: Sequence[str] = (),
-) -> StageResult:
-    of = {} if current is None else installs_of(current, sorted(current.entries))
-    entries = {str(ctx.prefix.install_at(path).path): names for path, names in of.items()}
-    rows = [
-        StagedImage(
-            on,
-            image.path,
-            entries.get(image.path, ()),
-            _state(image),
-            image.copied,
-            image.size,
-            image.age,
-            image.source,
-            image.why,
-        )
-        for image, on in folded(images)
-    ]
-    reasons = dict.fromkeys(found.faults.values())
-    faults = [StageFault(fold([n for n, why in found.faults.items() if why == each]), each) for each in reasons]
-    rows.sort(key=lambda row: (row.path, row.nodes))
-    return StageResult(action, dry_run, tuple(rows), tuple(faults), fold(nodes), tuple(removed), found.way)
-
-
-def _state(image: NodeImage) -> State:
-    if image.waits:
-        return "waiting"
-    if image.mounted == "other":
-        return "other"
-    return "failed" if image.why else image.mounted

@@ -12,7 +12,7 @@ from envmgr.people.lock import lock_of
 from envmgr.people.places import UserPlaces, user_places
 from envmgr.publish.records import GenerationRecord
 from envmgr.report import Lines, Result, Table
-from envmgr.steps import Context, published_record
+from envmgr.steps import Context, known_record
 from envmgr.verbs import needs
 from envmgr.verbs.user import Name
 from envmgr.wording import inodes_text
@@ -63,7 +63,7 @@ class UserListResult(Result):
 @needs("nothing")
 def list_(ctx: Context) -> UserListResult:
     """List your environments, with their state."""
-    places, record = user_places(ctx.environ), _record(ctx)
+    places, record = user_places(ctx.environ), known_record(ctx)
     return UserListResult(str(places.folder), tuple(_row(places, name, record) for name in places.names()))
 
 
@@ -88,15 +88,7 @@ class UserShowResult(Result):
 @needs("nothing")
 def show(ctx: Context, name: Name) -> UserShowResult:
     """Show the packages of an environment."""
-    return UserShowResult(_row(user_places(ctx.environ), name, _record(ctx)))
-
-
-def _record(ctx: Context) -> GenerationRecord | None:
-    """Return the current generation; None if it cannot be read: what is asked for is the user's own."""
-    try:
-        return published_record(ctx)
-    except EnvmgrError:
-        return None
+    return UserShowResult(_row(user_places(ctx.environ), name, known_record(ctx)))
 
 
 def _row(places: UserPlaces, name: str, record: GenerationRecord | None) -> UserRow:

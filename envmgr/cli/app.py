@@ -123,11 +123,8 @@ class _Commands(Mapping[str, TyperCommand | TyperGroup]):
 
     def __init__(self, group: str) -> None:
         self._start = f"{group} " if group else ""
-        self._names = list(
-            dict.fromkeys(
-                name.removeprefix(self._start).partition(" ")[0] for name in VERBS if name.startswith(self._start)
-            )
-        ) + ([] if group else [*_HIDDEN])
+        own = [name.removeprefix(self._start).partition(" ")[0] for name in VERBS if name.startswith(self._start)]
+        self._names = [*dict.fromkeys(own), *(() if group else _HIDDEN)]
         self._made: dict[str, TyperCommand | TyperGroup] = {}
 
     def __iter__(self) -> Iterator[str]:
@@ -149,9 +146,8 @@ class _Commands(Mapping[str, TyperCommand | TyperGroup]):
         row = VERBS.get(name)
         module, _, function = (f"envmgr.verbs.{row.function}" if row else _HIDDEN[name]).partition(":")
         verb = getattr(importlib.import_module(module), function)
-        return as_command(
-            name.rpartition(" ")[2], verb, epilog=_epilog(row) if row else None, hidden=name.startswith("_")
-        )
+        epilog = _epilog(row) if row else None
+        return as_command(name.rpartition(" ")[2], verb, epilog=epilog, hidden=name.startswith("_"))
 
 
 class _Verbs(TyperGroup):

@@ -85,9 +85,8 @@ def print_table(table: Table) -> None:
     if not materialised:
         return
     if not sys.stdout.isatty():
-        sys.stdout.writelines(
-            f"{line}\n" for line in _aligned([list(header), *materialised] if header else materialised)
-        )
+        aligned = _aligned([list(header), *materialised] if header else materialised)
+        sys.stdout.writelines(f"{line}\n" for line in aligned)
         return
     from rich.console import Console
     from rich.table import Table as Grid
@@ -137,9 +136,8 @@ def refuse_missing_folder(report: Path | None, option: str = "--output") -> None
     try:
         report.parent.stat()
     except FileNotFoundError:
-        raise EnvmgrError(
-            "output-failed", f"there is no folder {report.parent}", context=f"{option} {report}", hint="make it first"
-        ) from None
+        message, context = f"there is no folder {report.parent}", f"{option} {report}"
+        raise EnvmgrError("output-failed", message, context=context, hint="make it first") from None
     except OSError:
         return  # writing says what is wrong there
 

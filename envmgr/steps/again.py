@@ -173,13 +173,10 @@ def _require_own(ctx: Context, name: str, own: Install, *, absent: bool) -> None
     """
     published = current_entries(ctx.prefix).get(name)
     if published is not None and published.path != own.relative:
-        raise EnvmgrError(
-            "again-impossible",
-            f"{name} cannot be built again: {_MOVED}",
-            context=[f"published   {published.path}", f"the catalog {own.relative}"],
-            hint="bring back the recipe and the lock that it was built from; "
-            f"or `envmgr build {name}` publishes it as it is now",
-        )
+        context = [f"published   {published.path}", f"the catalog {own.relative}"]
+        back = "bring back the recipe and the lock that it was built from"
+        hint = f"{back}; or `envmgr build {name}` publishes it as it is now"
+        raise EnvmgrError("again-impossible", f"{name} cannot be built again: {_MOVED}", context=context, hint=hint)
     if absent:
         raise _not_built(name)
 

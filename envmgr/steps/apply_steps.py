@@ -110,12 +110,9 @@ def commits_of(ctx: Context) -> dict[str, str]:
     for root in roots:
         commit = read_commit(root, ctx.runner)
         if strict and (commit.why or commit.changed):
-            raise InputError(
-                "catalog-uncommitted",
-                f"{root} is not what a commit says",
-                context=commit.why or commit.changed[:10],
-                hint="commit the changes, or take them back; the site says `require_commit: true`",
-            )
+            context = commit.why or commit.changed[:10]
+            hint = "commit the changes, or take them back; the site says `require_commit: true`"
+            raise InputError("catalog-uncommitted", f"{root} is not what a commit says", context=context, hint=hint)
         found[str(root)] = commit.name
     return found
 

@@ -101,20 +101,15 @@ def _can_send_jobs(site: Site) -> None:
     Raises InputError `unknown-user`, EnvmgrError `command-missing`.
     """
     if not slurm_here():
-        raise EnvmgrError(
-            "command-missing", "Slurm's commands are not here", hint="--via ssh, or audit from a host of Slurm's"
-        )
+        hint = "--via ssh, or audit from a host of Slurm's"
+        raise EnvmgrError("command-missing", "Slurm's commands are not here", hint=hint)
     transport = site.transport
     login = transport.user if transport.user != "root" and not transport.become else None
     user = login or site.audit.user or site.build_user or "nobody"
     if os.geteuid() == 0 and find_account(user) is None:
         setting = "transport" if login else "audit"
-        raise InputError(
-            "unknown-user",
-            f"the user `{user}` does not exist here",
-            context="jobs are submitted as that user",
-            hint=f"name another: `{setting}: {{user: …}}` in site.yaml",
-        )
+        context, hint = "jobs are submitted as that user", f"name another: `{setting}: {{user: …}}` in site.yaml"
+        raise InputError("unknown-user", f"the user `{user}` does not exist here", context=context, hint=hint)
 
 
 def _save(ctx: Context, path: Path, evidence: Evidence, judged: AuditJudged, checks: Mapping[str, Check]) -> None:

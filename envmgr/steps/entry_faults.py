@@ -71,6 +71,9 @@ def entry_faults(entry: Entry, judged: Iterable[tuple[Entry, Judged]]) -> list[L
     return [*found[:MOST_LINES], LockFault(found[-1].rule, f"and {more} more faults")] if more > 0 else found
 
 
+_REPORT = "Report it: envmgr should have said what is wrong"
+
+
 @contextmanager
 def reading_entry(entry: object) -> Iterator[None]:
     """Turn an exception of a library, over what others wrote, into a failure of this entry: verbs go on with the
@@ -85,13 +88,10 @@ def reading_entry(entry: object) -> Iterator[None]:
         raise
     except Exception as error:
         *_, (frame, line) = traceback.walk_tb(error.__traceback__)
-        raise EnvmgrError(
-            "entry-unreadable",
-            f"the recipe of {entry}, its lock or a package of it cannot be read",
-            context=[why_failed(error), f"in {frame.f_globals.get('__name__')}, line {line}"],
-            hint=f"look at what was changed last in the recipe and its lock; `envmgr check {entry}` says more. "
-            "Report it: envmgr should have said what is wrong",
-        ) from error
+        message = f"the recipe of {entry}, its lock or a package of it cannot be read"
+        context = [why_failed(error), f"in {frame.f_globals.get('__name__')}, line {line}"]
+        hint = f"look at what was changed last in the recipe and its lock; `envmgr check {entry}` says more. {_REPORT}"
+        raise EnvmgrError("entry-unreadable", message, context=context, hint=hint) from error
 
 
 def why_failed(error: Exception) -> str:

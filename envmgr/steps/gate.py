@@ -59,12 +59,12 @@ def pass_gate(ctx: Context, requirements: Mapping[str, NodeNeeds], mode: Mode) -
 def _known_facts(ctx: Context) -> FleetFacts:
     fleet = read_node_facts(ctx.prefix)
     if fleet is None or not fleet.seen:
-        raise EnvmgrError(
-            "gate-no-facts",
-            "no audit has found out yet what the nodes can run",
-            context=f"nothing in {facts_file(ctx.prefix)}",
-            hint="`envmgr audit`, then build; `--no-gate` builds without asking",
+        context, hint = (
+            f"nothing in {facts_file(ctx.prefix)}",
+            "`envmgr audit`, then build; `--no-gate` builds without asking",
         )
+        message = "no audit has found out yet what the nodes can run"
+        raise EnvmgrError("gate-no-facts", message, context=context, hint=hint)
     return fleet
 
 
@@ -73,17 +73,10 @@ def _require_fit(requirements: Mapping[str, NodeNeeds], fleet: FleetFacts) -> No
     if found:
         entries = ", ".join(dict.fromkeys(item.entry for item in found))
         since = time.strftime("%Y-%m-%d", time.gmtime(min(seen.time for seen in fleet.seen)))
-        raise EnvmgrError(
-            "gate-unfit",
-            f"not every node can run {entries}",
-            context=[
-                *map(str, found),
-                f"lowest common denominator: {common_denominator(fleet)}",
-                f"audited since {since}",
-                *_old(fleet),
-            ],
-            hint="require less, or fix the nodes and run `envmgr audit`; `--no-gate` builds anyway",
-        )
+        least = f"lowest common denominator: {common_denominator(fleet)}"
+        context = [*map(str, found), least, f"audited since {since}", *_old(fleet)]
+        hint = "require less, or fix the nodes and run `envmgr audit`; `--no-gate` builds anyway"
+        raise EnvmgrError("gate-unfit", f"not every node can run {entries}", context=context, hint=hint)
 
 
 def unfit_nodes(requirements: Mapping[str, NodeNeeds], fleet: FleetFacts) -> tuple[Unfit, ...]:

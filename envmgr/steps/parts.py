@@ -52,11 +52,8 @@ def parse_wanted(text: str) -> Wanted:
     versions = ((found and found[2]) or "").strip()
     if found and all(_CLAUSE.fullmatch(each) for each in versions.split(",") if versions):
         return Wanted(text, found[1], versions)
-    raise InputError(
-        "specifier-invalid",
-        f"`{one_line(text)}` is no name with versions",
-        hint="write NAME, or NAME with versions, in quotes: 'openssl<3.0.15', 'numpy>=1.24,<2'",
-    )
+    hint = "write NAME, or NAME with versions, in quotes: 'openssl<3.0.15', 'numpy>=1.24,<2'"
+    raise InputError("specifier-invalid", f"`{one_line(text)}` is no name with versions", hint=hint)
 
 
 def _conda_says(versions: str, version: str) -> bool:
@@ -98,9 +95,7 @@ def read_parts(install: Install) -> Known:
         names = frozenset(str(name).lower() for name in provenance.get("packages") or ())
         return Known(parts, entry, names, str(provenance.get("time", "")))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise EnvmgrError(
-            "manifest-damaged",
-            f"what {install.manifest} says of its packages cannot be read",
-            context=one_line(f"{type(error).__name__}: {error}", 200),
-            hint="remove it and its install, then build the entry again",
-        ) from None
+        message = f"what {install.manifest} says of its packages cannot be read"
+        context = one_line(f"{type(error).__name__}: {error}", 200)
+        hint = "remove it and its install, then build the entry again"
+        raise EnvmgrError("manifest-damaged", message, context=context, hint=hint) from None

@@ -236,12 +236,10 @@ def resolve_entry(ctx: Context, found: CatalogEntry, target: Target) -> Resolved
     """Return one entry. Raises EnvmgrError as `resolve_named`."""
     item = load_entry(ctx, found, target)
     if missing := unacknowledged(ctx, item):
-        raise EnvmgrError(
-            "licence-not-acknowledged",
-            f"{found.entry} comes under a licence that the site has not acknowledged",
-            context=f"{missing[0]}: {item.software.homepage}",
-            hint=f"read it; then add `{missing[0]}` to policies.licences in site.yaml",
-        )
+        message = f"{found.entry} comes under a licence that the site has not acknowledged"
+        hint = f"read it; then add `{missing[0]}` to policies.licences in site.yaml"
+        context = f"{missing[0]}: {item.software.homepage}"
+        raise EnvmgrError("licence-not-acknowledged", message, context=context, hint=hint)
     return item
 
 
@@ -266,12 +264,9 @@ def _require_one_default(wanted: Sequence[ResolvedEntry]) -> None:
     defaults: dict[str, Entry] = {}
     for item in wanted:
         if item.recipe.default and (other := defaults.setdefault(item.entry.name, item.entry)) != item.entry:
-            raise InputError(
-                "two-defaults",
-                f"{item.entry.name} has two default versions",
-                context=f"{other} and {item.entry} both say `default: true`",
-                hint="keep it in one of the recipes",
-            )
+            context, hint = f"{other} and {item.entry} both say `default: true`", "keep it in one of the recipes"
+            message = f"{item.entry.name} has two default versions"
+            raise InputError("two-defaults", message, context=context, hint=hint)
 
 
 def _facts_of_unpublished(item: ResolvedEntry) -> InstallFacts:

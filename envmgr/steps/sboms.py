@@ -52,15 +52,14 @@ def make_document(
     short, version = title.split("/", 1)
     paths = [path for each in members for path in entries[each].paths]
     digests = {each: [entries[each].digest, *entries[each].paths] for each in members}
+    refs = dict.fromkeys(ref for of in members.values() for ref in of)
     time = read.known[entries[name].path].time if name else created
     return Document(
         name=short,
         version=version,
         seed=sha256_bytes(canonical_json({"of": f"{short}/{version}", "installs": digests})),
         time=_moment(time or created),
-        components=tuple(
-            read.components[ref] for ref in dict.fromkeys(each for refs in members.values() for each in refs)
-        ),
+        components=tuple(read.components[ref] for ref in refs),
         members=members,
         carried=tuple(own for path in dict.fromkeys(paths) for own in read.left[path]),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -156,12 +156,8 @@ _HINTS = {
 @contextmanager
 def changing(ctx: Context, places: UserPlaces, name: str, *, dry_run: bool) -> Iterator[None]:
     """Hold the lock of an environment; a dry run makes no folder. Raise as `explained`."""
-    with explained():
-        if dry_run:
-            yield
-            return
-        with _locked(ctx, places, name):
-            yield
+    with explained(), nullcontext() if dry_run else _locked(ctx, places, name):
+        yield
 
 
 @contextmanager
@@ -299,12 +295,10 @@ def generation_of(ctx: Context, lock: UserLock, record: GenerationRecord, name: 
             return each
     require_published([lock.on], record)
     again = f"`envmgr user update {name} --rebase`" if name else f"`envmgr user create NAME --on {lock.on} PACKAGE…`"
-    raise InputError(
-        "base-differs",
-        f"{lock.on} has another install now than the one that the packages were chosen for",
-        context=[f"chosen for {lock.base[:8]}", f"generation {record.number} has {record.entries[lock.on].digest[:8]}"],
-        hint=f"{again} chooses them again",
-    )
+    message = f"{lock.on} has another install now than the one that the packages were chosen for"
+    now = f"generation {record.number} has {record.entries[lock.on].digest[:8]}"
+    context = [f"chosen for {lock.base[:8]}", now]
+    raise InputError("base-differs", message, context=context, hint=f"{again} chooses them again")
 
 
 def specs_of(ctx: Context, record: GenerationRecord) -> dict[str, ModuleSpec]:

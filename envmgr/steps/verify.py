@@ -127,9 +127,8 @@ class PrefixLook:
         for fault in self.current:
             yield Finding("current", "error", fault.path, fault.found, hint=self.way_back)
         if self.history:
-            yield Finding(
-                "history", "error", "var/history.jsonl", self.history, hint=_HISTORY.format(number=self.number)
-            )
+            hint = f"`envmgr rollback {self.number}` writes it again, from the flips; what they do not tell is lost"
+            yield Finding("history", "error", "var/history.jsonl", self.history, hint=hint)
         flips = self.flip.faults if self.flip is not None else ()
         right = next((each.right for each in flips if each.right is not None), None)
         for flip in flips:
@@ -167,9 +166,6 @@ class PrefixLook:
             images=tuple(self.images),
             not_ours=self.not_ours,
         )
-
-
-_HISTORY = "`envmgr rollback {number}` writes it again, from the flips; what they do not tell is lost"
 
 
 _NEVER = "a generation never changes: find the cause"

@@ -6,7 +6,6 @@ Each step is a verb of its own, in a process of its own: it becomes whom it has 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -35,9 +34,6 @@ class AppliedEntry:
     before: str
     digest: str
     packages: tuple[str, ...]
-
-
-_MARKS = {"ok": "ok", "failed": "**failed**", "nothing to do": "nothing to do", "not reached": "not reached"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,17 +140,8 @@ def _apply(ctx: Context, options: ApplyOptions) -> ApplyResult:
     if not options.dry_run:
         asked = asked_by(ctx, options)
         _keep_last(ctx, Last(generation=run.candidate or current, audited=run.code == 0, asked=asked))
-    return ApplyResult(
-        options.to,
-        commits,
-        tuple(run.steps.values()),
-        before,
-        run.candidate,
-        current,
-        _entries(ctx, before, run.candidate),
-        options.dry_run,
-        run.code,
-    )
+    steps, made, entries = tuple(run.steps.values()), run.candidate, _entries(ctx, before, run.candidate)
+    return ApplyResult(options.to, commits, steps, before, made, current, entries, options.dry_run, run.code)
 
 
 def _declared(ctx: Context) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -162,12 +149,9 @@ def _declared(ctx: Context) -> tuple[tuple[str, ...], tuple[str, ...]]:
     missing = [root for root in ctx.site.catalogs if not root.is_dir()]
     names = tuple(str(each.entry) for each in ctx.catalog.entries() if not each.shipped)
     if missing or not names:  # an empty mount must not look like a catalog from which all was taken
-        raise InputError(
-            "nothing-to-apply",
-            "the site's own catalogs have no entry",
-            context=[f"{root} is missing" for root in missing] or [*map(str, ctx.site.catalogs[:-1])],
-            hint="`envmgr copy ENTRY` takes a shipped entry into them; `catalogs` in site.yaml names the folders",
-        )
+        context = [f"{root} is missing" for root in missing] or [*map(str, ctx.site.catalogs[:-1])]
+        hint = "`envmgr copy ENTRY` takes a shipped entry into them; `catalogs` in site.yaml names the folders"
+        raise InputError("nothing-to-apply", "the site's own catalogs have no entry", context=context, hint=hint)
     catalog = ctx.catalog
     record = read_current(ctx.prefix)
     published = () if record is None else sorted(record.entries)
@@ -181,14 +165,9 @@ def _entries(ctx: Context, before: int | None, after: int | None) -> tuple[Appli
         entries = read_record(ctx.prefix, after).entries
         return tuple(AppliedEntry(name, "added", "", entry.digest, ()) for name, entry in entries.items())
     old, new = Generation(ctx.prefix, before), Generation(ctx.prefix, after)
+    first, last = ({name: entry.digest for name, entry in of.entries.items()} for of in (old, new))
     return tuple(
-        AppliedEntry(
-            each.entry,
-            each.change,
-            old.entries[each.entry].digest if each.entry in old.entries else "",
-            new.entries[each.entry].digest if each.entry in new.entries else "",
-            _packages(each),
-        )
+        AppliedEntry(each.entry, each.change, first.get(each.entry, ""), last.get(each.entry, ""), _packages(each))
         for each in changed_entries({*old.entries, *new.entries}, old, new)
     )
 
@@ -223,15 +202,11 @@ def apply_markdown(result: ApplyResult) -> str:
     lines = [f"# apply: {state}, {made}", ""]
     lines += [f"- {md_cell(root)} at commit `{name or 'none'}`" for root, name in result.commits.items()]
     lines += [f"- current: generation {result.current or 'none'} (was {result.before or 'none'})", ""]
-    rows = [
-        [
-            step.name,
-            _MARKS[step.status],
-            f"{step.seconds:.1f} s",
-            *["<br>".join(map(md_cell, _said(step.said, step.hint)))],
-        ]
-        for step in result.steps
-    ]
+    rows = []
+    for step in result.steps:
+        said = [*step.said, *([f"hint: {step.hint}"] if step.hint else [])]
+        end = "**failed**" if step.status == "failed" else step.status
+        rows.append([step.name, end, f"{step.seconds:.1f} s", "<br>".join(map(md_cell, said))])
     lines += md_table(["step", "end", "time", "what was seen"], rows)
     if result.entries:
         changed = [[e.entry, e.change, _digests(e), "<br>".join(map(md_cell, e.packages))] for e in result.entries]
@@ -242,7 +217,3 @@ def apply_markdown(result: ApplyResult) -> str:
 def _digests(entry: AppliedEntry) -> str:
     short = [digest[:8] or "none" for digest in (entry.before, entry.digest)]
     return f"{short[0]} -> {short[1]}" if short[0] != short[1] else f"{short[0]} (module text changed)"
-
-
-def _said(said: Iterable[str], hint: str) -> list[str]:
-    return [*said, *([f"hint: {hint}"] if hint else [])]

@@ -89,10 +89,7 @@ def doctor(ctx: Context) -> DoctorResult:
     except EnvmgrError as error:
         unlooked = f"shells: {error.message}"
     own = own_findings(ctx.environ, user_places(ctx.environ), ctx.prefix, record)
-    found += [_as_cause(each) for each in own]
+    names = [each.name for each in fields(Finding)]
+    found += [Caused(**{name: getattr(each, name) for name in names}) for each in own]
     findings = tuple(sorted(found, key=lambda each: _ORDER[each.severity]))
     return DoctorResult(this_host(), own_name(), tuple(contexts), findings, unlooked, time.monotonic() - began)
-
-
-def _as_cause(finding: Finding) -> Caused:
-    return Caused(**{each.name: getattr(finding, each.name) for each in fields(finding)})

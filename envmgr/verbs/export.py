@@ -81,8 +81,10 @@ def export(
     one entry becomes a file for conda, pixi, pip or uv.
     """
     if to in writers():
-        of_cluster = system is not None or nodes is not None
-        return _export_lock(ctx, entries or [], to=to, of_cluster=of_cluster, output=output, dry_run=dry_run)
+        if system is not None or nodes is not None:
+            message = f"--system and --nodes are of a cluster, and a file for {to} is of one entry"
+            raise InputError("export-impossible", message, hint="leave them out")
+        return _export_lock(ctx, entries or [], to, output, dry_run=dry_run)
     require_mount(ctx.site)
     require_place(ctx.prefix)
     exporter = get_exporter(to)
@@ -90,14 +92,8 @@ def export(
     raw = read_specs(ctx.prefix, current.number)
     specs = {name: published_spec(raw[name]).spec for name in chosen}
     parts = tuple(_parts(ctx, specs, nodes))
-    cluster = Cluster(
-        name=system or ctx.site.name,
-        prefix=str(ctx.site.prefix),
-        generation=current.number,
-        hosts=_hosts(ctx),
-        parts=parts,
-        entries=tuple(specs.values()),
-    )
+    name, prefix = system or ctx.site.name, str(ctx.site.prefix)
+    cluster = Cluster(name, prefix, current.number, _hosts(ctx), parts, tuple(specs.values()))
     text = exporter.cluster_text(cluster)
     if output is not None and not dry_run:
         atomic_write(output, text)
@@ -145,9 +141,8 @@ def _groups(ctx: Context, nodes: str | None) -> dict[str, tuple[str, ...]]:
         named = frozenset(sets.resolve(nodes))
         groups = {name: tuple(node for node in found if node in named) for name, found in groups.items()}
         if not any(groups.values()):
-            raise InputError(
-                "no-nodes", f"no group of the site has a node of `{nodes}`", hint="see `groups:` in site.yaml"
-            )
+            message = f"no group of the site has a node of `{nodes}`"
+            raise InputError("no-nodes", message, hint="see `groups:` in site.yaml")
     return {name: found for name, found in groups.items() if found}
 
 
@@ -187,24 +182,12 @@ class ExportedLock(Result):
             yield f"{done} {self.output}: {counted(self.packages, 'packages')} of {self.entry} for {self.to}"
 
 
-def _export_lock(
-    ctx: Context,
-    names: list[str],
-    *,
-    to: str,
-    of_cluster: bool = False,
-    output: Path | None = None,
-    dry_run: bool = False,
-) -> ExportedLock:
+def _export_lock(ctx: Context, names: list[str], to: str, output: Path | None, *, dry_run: bool) -> ExportedLock:
     """Write the lock of one entry for the tool `to`.
 
     Raises:
-        InputError: `unknown-entry`, `entry-missing`, `export-impossible`; EnvmgrError: as its lock; the file cannot be
-            written.
+        InputError: `unknown-entry`, `entry-missing`; EnvmgrError: as its lock; the file cannot be written.
     """
-    if of_cluster:
-        message = f"--system and --nodes are of a cluster, and a file for {to} is of one entry"
-        raise InputError("export-impossible", message, hint="leave them out")
     if len(names) != 1:
         raise InputError("entry-missing", f"a file for {to} is of one entry", hint="name it as name/version")
     from envmgr.exchange.exact import exact_of
@@ -226,14 +209,5 @@ def _export_lock(
         ctx.reporter.say(line)
     if output is not None and not dry_run:
         atomic_write(output, text)
-    return ExportedLock(
-        to,
-        str(found.entry),
-        lock.sha256,
-        row is not None and row.lock == lock.sha256,
-        sum(package not in dropped for package in packages),
-        tuple(left),
-        output,
-        dry_run,
-        text,
-    )
+    published, count = row is not None and row.lock == lock.sha256, sum(each not in dropped for each in packages)
+    return ExportedLock(to, str(found.entry), lock.sha256, published, count, tuple(left), output, dry_run, text)

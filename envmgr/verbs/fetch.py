@@ -187,14 +187,11 @@ def _refuse_unexpected(by_path: Mapping[Path, Given], looked: Mapping[str, Fetch
         if len(shown) > _SHOWN:
             context.append(f"and {len(shown) - _SHOWN} more")
         what = f"no file in {path} is" if path.is_dir() else f"{path} is not"
-        raise InputError(
-            "source-unexpected",
-            f"{what} one that {entries} {'needs' if len(looked) == 1 else 'need'}",
-            context=context,
-            hint="a file of the right name with another sha256 is damaged, or another release: get it again"
-            if same_name
-            else "files are known by their sha256: name the file that is expected",
-        )
+        message = f"{what} one that {entries} {'needs' if len(looked) == 1 else 'need'}"
+        hint = "files are known by their sha256: name the file that is expected"
+        if same_name:
+            hint = "a file of the right name with another sha256 is damaged, or another release: get it again"
+        raise InputError("source-unexpected", message, context=context, hint=hint)
 
 
 def _entries(fetched: Mapping[str, Fetched]) -> tuple[EntryFiles, ...]:

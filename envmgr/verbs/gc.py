@@ -131,13 +131,11 @@ def gc(
     """
     prefix, days = ctx.prefix, 0.0 if now else ctx.site.policies.keep_days
     if days == 0 and not now and names_nodes(ctx):
-        raise InputError(
-            "gc-keeps-no-days",
-            "policies.keep_days is 0, and the site names nodes",
-            context="a shell or a job that cannot be seen on them would lose its modules",
-            hint="`keep_days` longer than the longest session; or `envmgr gc --now`, which removes what nobody "
-            "was seen to use",
-        )
+        message = "policies.keep_days is 0, and the site names nodes"
+        lost = "a shell or a job that cannot be seen on them would lose its modules"
+        now_too = "`envmgr gc --now`, which removes what nobody was seen to use"
+        hint = f"`keep_days` longer than the longest session; or {now_too}"
+        raise InputError("gc-keeps-no-days", message, context=lost, hint=hint)
     if not dry_run and (os.geteuid() != 0 or not prefix.root.is_dir()):
         become_build_user(ctx.site)
         can_write(ctx.site)
@@ -181,20 +179,12 @@ def gc(
 def _result(chosen: _Chosen, asked: UsesFound, leftovers: list[str], size: int, log: str | None) -> GcResult:
     unknown = asked.found().unknown
     more = len(unknown) - _REASONS
+    reasons = (*unknown[:_REASONS], *([f"and {more} more"] if more > 0 else []))
     kept = () if unknown else tuple(chosen.kept)
-    return GcResult(
-        tuple(chosen.generations),
-        tuple(i.relative for i in chosen.installs),
-        tuple(leftovers),
-        size,
-        log is None,
-        log,
-        kept[:_ROWS],
-        max(0, len(kept) - _ROWS),
-        (*unknown[:_REASONS], *([f"and {more} more"] if more > 0 else [])),
-        tuple(asked.of),
-        users=tuple(shortened(asked.users, _ROWS)),
-    )
+    rows, others = kept[:_ROWS], max(0, len(kept) - _ROWS)
+    gone = tuple(chosen.generations), tuple(i.relative for i in chosen.installs), tuple(leftovers)
+    users = tuple(shortened(asked.users, _ROWS))
+    return GcResult(*gone, size, log is None, log, rows, others, reasons, tuple(asked.of), users)
 
 
 def _choose(ctx: Context, days: float, before: _Chosen | None, found: InUse, *, renew: bool = False) -> _Chosen:

@@ -64,7 +64,9 @@ class ListEntryResult(Result):
 
     def lines(self) -> Lines:
         recipe, software = self.recipe, self.software
-        requires = {k: v for k, v in recipe["requires"].items() if v}
+        requires = [
+            f"{k} {f'>= {v}' if isinstance(v, str) else ', '.join(v)}" for k, v in recipe["requires"].items() if v
+        ]
         rows = [
             ("entry", self.entry),
             ("state", ", ".join([self.state, *self.notes])),
@@ -76,10 +78,7 @@ class ListEntryResult(Result):
             *((key, _words(value)) for key, value in recipe["input"].items()),
             ("depends", ", ".join(recipe["depends"])),
             ("families", _families(recipe)),
-            (
-                "requires",
-                ", ".join(f"{k} >= {v}" if isinstance(v, str) else f"{k} {', '.join(v)}" for k, v in requires.items()),
-            ),
+            ("requires", ", ".join(requires)),
             *_gpu_rows(self.gpu),
             ("tests", ", ".join(t["name"] for t in recipe["tests"])),
             ("digest", self.digest or ""),
@@ -236,8 +235,5 @@ def _gpu_rows(gpu: GpuSummary | None) -> list[tuple[str, str]]:
     driver += [f"forward compatibility by cuda-compat {gpu.compat} (data centre GPUs)"] if gpu.compat else []
     where = "measured in its install" if gpu.measured else "by its recipe; measured when it is built"
     code = f"{', '.join(gpu.codes)} ({where})" if gpu.codes else "not known" if gpu.cuda is not None else ""
-    seen = [
-        ("gpu on nodes", f"{each.nodes}: {each.verdict}{f': {each.reason}' if each.reason else ''}")
-        for each in gpu.nodes
-    ]
-    return [("gpu driver", "; ".join(driver)), ("gpu code", code), *seen]
+    seen = [": ".join(filter(None, (each.nodes, each.verdict, each.reason))) for each in gpu.nodes]
+    return [("gpu driver", "; ".join(driver)), ("gpu code", code), *(("gpu on nodes", each) for each in seen)]

@@ -102,11 +102,8 @@ def lock(
     if everything:
         found = [e for e in found if not e.shipped]
         if not found:
-            raise InputError(
-                "nothing-to-lock",
-                "only the shipped catalog has entries",
-                hint="`envmgr copy ENTRY` takes one into your own",
-            )
+            hint = "`envmgr copy ENTRY` takes one into your own"
+            raise InputError("nothing-to-lock", "only the shipped catalog has entries", hint=hint)
         if options.upgrade:
             found = having(found, options.upgrade, ctx.site)
     _require_known_channels(places, found, ctx.site)
@@ -155,11 +152,8 @@ def _require_known_channels(places: Mapping[str, str], found: Sequence[CatalogEn
             recipe = entry.recipe()
             known |= {*get_backend(recipe.backend).channels(recipe, site)}
     if unknown := sorted(set(places) - known):
-        raise InputError(
-            "unknown-channel",
-            f"{unknown[0]}=…: neither the site nor these recipes have a channel or an index `{unknown[0]}`",
-            hint=f"known: {', '.join(sorted(known))}",
-        )
+        message = f"{unknown[0]}=…: neither the site nor these recipes have a channel or an index `{unknown[0]}`"
+        raise InputError("unknown-channel", message, hint=f"known: {', '.join(sorted(known))}")
 
 
 def _require_solver(backend: Backend, solver: str | None) -> None:

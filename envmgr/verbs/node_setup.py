@@ -141,21 +141,16 @@ def node_setup(
         raise InputError("node-setup-where", "both --nodes and --here are given", hint="choose one")
     if folder is not None:
         if apply or undo or nodes is not None or here:
-            raise InputError(
-                "node-setup-where",
-                "--output writes to a folder, and changes no node",
-                hint="leave out the other options",
-            )
+            message = "--output writes to a folder, and changes no node"
+            raise InputError("node-setup-where", message, hint="leave out the other options")
         if not dry_run:
             _write(folder, plain_files(files, ctx.site))
         return NodeSetupResult("output", dry_run, plan, output=folder, to_do=(_slurm_line(),))
     if nodes is None and not here:
         if apply or undo:
-            raise InputError(
-                "node-setup-where",
-                f"{'--undo' if undo else '--apply'} does not say on which nodes",
-                hint="`--nodes SET` (such as `c[1-3]`, or a group of the site), or `--here` for this machine",
-            )
+            message = f"{'--undo' if undo else '--apply'} does not say on which nodes"
+            hint = "`--nodes SET` (such as `c[1-3]`, or a group of the site), or `--here` for this machine"
+            raise InputError("node-setup-where", message, hint=hint)
         return NodeSetupResult("show", True, plan, to_do=(_slurm_line(),))
     dry = dry_run or not apply
     action: Action = ("undo-check" if dry else "undo") if undo else ("check" if dry else "apply")

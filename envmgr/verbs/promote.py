@@ -122,9 +122,8 @@ def _choose(ctx: Context, number: int | None) -> int:
     """Return the number, by default that of the newest candidate. Raise EnvmgrError `no-candidate`."""
     chosen = newest(ctx.prefix) if number is None else number
     if chosen is None:
-        raise EnvmgrError(
-            "no-candidate", "there is no candidate", hint="`envmgr build --candidate ENTRY` makes one of an entry"
-        )
+        hint = "`envmgr build --candidate ENTRY` makes one of an entry"
+        raise EnvmgrError("no-candidate", "there is no candidate", hint=hint)
     return chosen
 
 
@@ -171,11 +170,8 @@ def _promote(
     current = current_number(ctx.prefix)
     if rebase:
         if found.record.parent == current:
-            raise InputError(
-                "candidate-fits",
-                f"candidate {number} was made from generation {current}, which is current",
-                hint=f"`envmgr promote {number}` makes it current",
-            )
+            message = f"candidate {number} was made from generation {current}, which is current"
+            raise InputError("candidate-fits", message, hint=f"`envmgr promote {number}` makes it current")
         return _rebase(ctx, made, dry_run=dry_run)
     unseen = _unseen(ctx, made)
     if dry_run:
@@ -220,13 +216,10 @@ def _require_green(ctx: Context, number: int) -> None:
     if red:
         from envmgr.nodes.sets import fold
 
-        raise EnvmgrError(
-            "test-not-green",
-            f"tests of candidate {number} failed",
-            context=[f"{each.entry} `{each.test}` on {fold(each.nodes)}" for each in red[:10]],
-            hint=f"`envmgr test {red[0].entry} --generation {number} --nodes {fold(red[0].nodes)}` tests again; if the "
-            "entry is wrong, correct its recipe and make another candidate",
-        )
+        context = [f"{each.entry} `{each.test}` on {fold(each.nodes)}" for each in red[:10]]
+        again = f"`envmgr test {red[0].entry} --generation {number} --nodes {fold(red[0].nodes)}` tests again"
+        hint = f"{again}; if the entry is wrong, correct its recipe and make another candidate"
+        raise EnvmgrError("test-not-green", f"tests of candidate {number} failed", context=context, hint=hint)
 
 
 def _rebase(ctx: Context, made: _Made, *, dry_run: bool) -> PromoteResult:
@@ -240,14 +233,10 @@ def _rebase(ctx: Context, made: _Made, *, dry_run: bool) -> PromoteResult:
         return PromoteResult(number, current.number, made.changes, unseen, True, rebase=True, taken_back=taken_back)
     can_write(ctx.site)
     specs = {name: published_spec(raw) for name, raw in read_specs(ctx.prefix, number).items()}
-    add = {name: NewModule(specs[name].spec, specs[name].facts, made.record.entries[name].lock) for name in made.there}
-    change = Change(
-        add,
-        # What the candidate took away may be gone meanwhile.
-        tuple(name for name in made.changed if name not in specs and name in current.entries),
-        made.record.reason,
-        candidate=True,
-    )
+    add = {name: NewModule(specs[name].spec, specs[name].facts, new[name].lock) for name in made.there}
+    # What the candidate took away may be gone meanwhile.
+    gone = tuple(name for name in made.changed if name not in specs and name in current.entries)
+    change = Change(add, gone, made.record.reason, candidate=True)
     before = seen_by_tests(
         with_dependents(set(made.there), specs), specs, made.record.entries, made.record.manifests, made.record.render
     )
@@ -255,12 +244,10 @@ def _rebase(ctx: Context, made: _Made, *, dry_run: bool) -> PromoteResult:
     with logged(ctx, "promote") as (inner, log):
         done = publish_change(inner, change, ctx.find_lmod(), outcomes, tested=frozenset(before.values()))
         if done.number is None:
-            raise EnvmgrError(
-                "no-change",
-                f"generation {done.parent} has what candidate {number} brings",
-                context=f"candidate {number} was made from generation {parent or 'none'}",
-                hint="there is nothing to promote; `envmgr gc` removes the candidate when it is old",
-            )
+            message = f"generation {done.parent} has what candidate {number} brings"
+            context = f"candidate {number} was made from generation {parent or 'none'}"
+            hint = "there is nothing to promote; `envmgr gc` removes the candidate when it is old"
+            raise EnvmgrError("no-change", message, context=context, hint=hint)
         _keep_results(inner, number, done.number, before)
     rebased = _made(ctx, done.number, done.parent)
     return PromoteResult(

@@ -85,16 +85,12 @@ def publish(
     plan = replace(plan, rerender=plan.rerender or anew)
     missing = [str(s.planned.entry) for s in plan.to_build]
     if missing:
-        raise EnvmgrError(
-            "not-built", f"{', '.join(missing)} is not built", hint=f"run `envmgr build {' '.join(missing)}`"
-        )
+        hint = f"run `envmgr build {' '.join(missing)}`"
+        raise EnvmgrError("not-built", f"{', '.join(missing)} is not built", hint=hint)
     if not (names or gone or wanted) and plan.current is None and flips(ctx.prefix):
-        raise EnvmgrError(
-            "nothing-published",
-            "no generation is left, and nothing is built that the catalog has",
-            context=str(ctx.prefix.root),
-            hint=f"bring back what was lost from a backup; or {BUILD}",
-        )
+        message = "no generation is left, and nothing is built that the catalog has"
+        hint = f"bring back what was lost from a backup; or {BUILD}"
+        raise EnvmgrError("nothing-published", message, context=str(ctx.prefix.root), hint=hint)
     if dry_run or not (plan.publishes or gone):
         return PublishResult(plan.steps, plan.rerender, dry_run, None, plan.current, (), None, candidate, tuple(gone))
     can_write(ctx.site)
@@ -102,16 +98,9 @@ def publish(
         facts = {str(w.entry): read_facts(w.install) for w in wanted}
         for item in wanted:
             item.require_none_hidden(facts[str(item.entry)])
+        why = reason or " ".join(("publish", *names, *(("--remove", *gone) if gone else ())))
         published, tests = publish_wanted(
-            inner,
-            wanted,
-            plan,
-            facts,
-            fresh=(),
-            reason=reason or _reason(names, gone),
-            remove=gone,
-            candidate=candidate,
-            anew=anew,
+            inner, wanted, plan, facts, fresh=(), reason=why, remove=gone, candidate=candidate, anew=anew
         )
     return PublishResult(
         plan.steps, plan.rerender, False, published.number, published.parent, tests, str(log), candidate, tuple(gone)
@@ -124,11 +113,6 @@ def _require_unneeded(ctx: Context, gone: Sequence[str], names: Sequence[str]) -
     require_published(gone, current)
     specs = read_specs(ctx.prefix, current.number)
     check_dependencies({k: tuple(v["spec"]["depends"]) for k, v in specs.items() if k not in (*gone, *names)})
-
-
-def _reason(names: Sequence[str], gone: Sequence[str]) -> str:
-    removed = ("--remove", *gone) if gone else ()
-    return " ".join(("publish", *names, *removed))
 
 
 def _is_damaged(ctx: Context, number: int | None) -> bool:

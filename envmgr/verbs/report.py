@@ -85,15 +85,12 @@ def report(
         # Whose branch it is could show folders of this host. What comes before an absolute path's last name is the host's.
         for part in (catalog, *(() if catalog.is_absolute() else catalog.parents)):
             if part.is_symlink():
-                raise InputError(
-                    "catalog-is-link",
-                    f"{part} is a link to {one_line(part.readlink())}, where the folder of recipes should be",
-                    hint="put the folder itself there, or name the one that it leads to",
-                )
+                message = f"{part} is a link to {one_line(part.readlink())}, where the folder of recipes should be"
+                hint = "put the folder itself there, or name the one that it leads to"
+                raise InputError("catalog-is-link", message, hint=hint)
         if not catalog.is_dir():
-            raise InputError(
-                "catalog-missing", f"there is no folder {catalog.absolute()}", hint="name a folder of recipes"
-            )
+            message = f"there is no folder {catalog.absolute()}"
+            raise InputError("catalog-missing", message, hint="name a folder of recipes")
         catalog = catalog.resolve()
         ctx = replace(ctx, site=ctx.site.model_copy(update={"catalogs": (catalog, ctx.site.shipped_catalog)}))
     own = [found for found in ctx.catalog.entries() if not found.shipped]
@@ -108,14 +105,10 @@ def report(
     if not entries:
         there = {str(found.entry) for found in ctx.catalog.entries()}
         rows += [ReportedEntry(name, "removed") for name in sorted(published) if name not in there]
-    result = ReportResult(
-        str(catalog or ", ".join(map(str, ctx.site.catalogs[:-1]))),
-        len(own),
-        tuple(rows),
-        tuple(_beside(each, ctx.site.catalogs[:-1]) for each in findings),
-        checked.accepted if checked else (),
-        groups is not None,
-    )
+    roots, accepted = ctx.site.catalogs[:-1], checked.accepted if checked else ()
+    beside = tuple(_beside(each, roots) for each in findings)
+    where = str(catalog or ", ".join(map(str, roots)))
+    result = ReportResult(where, len(own), tuple(rows), beside, accepted, groups is not None)
     if output is not None and dry_run:
         ctx.reporter.say(f"would write {output}")
     elif output is not None:
@@ -168,17 +161,9 @@ def _row(
         change, notes = "module", [f"its module changes: {', '.join(felt)}"]
     notes += [f"the site has not acknowledged its licence: {word}" for word in unacknowledged(ctx, item)]
     licences = tuple(dict.fromkeys((item.software.licence, *item.lock.licences)))
-    return ReportedEntry(
-        name,
-        change,
-        item.recipe.backend,
-        licences,
-        missing,
-        item.lock.download,
-        item.lock.installed,
-        tuple(_verdicts(item, groups or {})),
-        (*notes, *item.lock.notes),
-    )
+    sizes, gpus = (item.lock.download, item.lock.installed), tuple(_verdicts(item, groups or {}))
+    notes += item.lock.notes
+    return ReportedEntry(name, change, item.recipe.backend, licences, missing, *sizes, gpus, tuple(notes))
 
 
 def _module_changes(item: ResolvedEntry, raw: Mapping[str, Any] | None) -> list[str]:
@@ -201,10 +186,8 @@ def _verdicts(item: ResolvedEntry, groups: Mapping[str, Group]) -> Iterator[str]
 def report_markdown(result: ReportResult) -> str:
     """Return the comment for a merge request."""
     errors = [f for f in result.findings if f.severity == "error"]
-    lines = [
-        f"### envmgr: {counted(len(result.entries), 'entries')} would change, {result.checked} checked, {counted(len(errors), 'errors')}",
-        "",
-    ]
+    changed, wrong = counted(len(result.entries), "entries"), counted(len(errors), "errors")
+    lines = [f"### envmgr: {changed} would change, {result.checked} checked, {wrong}", ""]
     if result.entries:
         header = ["entry", "change", "backend", "to build", "download", "installed", "licence"]
         lines += md_table(header, [_cells(entry) for entry in result.entries])

@@ -41,9 +41,8 @@ def rollback(
         current = published_record(ctx)
         generation = current.parent
         if generation is None:
-            raise EnvmgrError(
-                "no-generation", f"generation {current.number} is the first: there is nothing to go back to"
-            )
+            message = f"generation {current.number} is the first: there is nothing to go back to"
+            raise EnvmgrError("no-generation", message)
     before = last_current(ctx.prefix)
     if before is None:
         published_record(ctx)  # raises: nothing was published

@@ -46,12 +46,9 @@ def shell_init(
     if shell not in SHELLS:
         raise InputError("unknown-shell", f"no lines for the shell `{shell}`", hint=f"known: {', '.join(SHELLS)}")
     if shell in _OF_CSH and _is_evaluated():
-        raise InputError(
-            "eval-of-csh",
-            f"{shell} joins the lines of a command to one, and cannot read them so",
-            hint=f"`envmgr shell-init {shell} > ~/.envmgr.csh`; then, in ~/.cshrc, or in ~/.tcshrc if you have one: "
-            "`source ~/.envmgr.csh`",
-        )
+        message = f"{shell} joins the lines of a command to one, and cannot read them so"
+        hint = f"`envmgr shell-init {shell} > ~/.envmgr.csh`; then, in ~/.cshrc, or in ~/.tcshrc if you have one: "
+        raise InputError("eval-of-csh", message, hint=f"{hint}`source ~/.envmgr.csh`")
     require_mount(ctx.site)
     require_place(ctx.prefix)
     lmod = ctx.find_lmod()

@@ -51,12 +51,9 @@ def sign(
     """
     signing, signer = ctx.site.signing, ctx.signer
     if signing is None or signer is None:
-        raise InputError(
-            "signs-nothing",
-            "this site does not sign what it publishes",
-            context=f"no `signing` in {ctx.site.source or 'the embedded site'}",
-            hint=f"{shipped('docs') / 'signing.md'} tells how a site begins",
-        )
+        context = f"no `signing` in {ctx.site.source or 'the embedded site'}"
+        hint = f"{shipped('docs') / 'signing.md'} tells how a site begins"
+        raise InputError("signs-nothing", "this site does not sign what it publishes", context=context, hint=hint)
     number = published_record(ctx).number
     faults: tuple[FlipFault, ...] = ()
     if (found := look_at_current_flip(ctx.prefix, signing, ctx.runner)) is not None:

@@ -108,9 +108,8 @@ def run_tests(
             ctx, entries or (), nodes=nodes, count=count, user=user, deadline=deadline, via=via, generation=generation
         )
     if user is not None or deadline is not None:
-        raise InputError(
-            "test-user", "--user and --deadline are for nodes", hint="add `--nodes SET`, or `--via ssh` for all"
-        )
+        hint = "add `--nodes SET`, or `--via ssh` for all"
+        raise InputError("test-user", "--user and --deadline are for nodes", hint=hint)
     return _here(ctx, entries or (), generation)
 
 

@@ -84,9 +84,8 @@ def usage(
     nodes; envmgr only counts them.
     """
     specs = read_specs(ctx.prefix, published_record(ctx).number)
-    loads: dict[str, Counter[str]] = {
-        name: Counter() for name in sorted(specs)
-    }  # entry -> the entry that loaded it, or -
+    # Entry -> the entry that loaded it, or -.
+    loads: dict[str, Counter[str]] = {name: Counter() for name in sorted(specs)}
     days: dict[str, set[str]] = {name: set() for name in loads}
     jobs, others, loaders = Counter[str](), 0, {"-", *loads}
     for line in _lines(files or ()):

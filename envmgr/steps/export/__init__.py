@@ -73,10 +73,6 @@ def get_exporter(name: str) -> Exporter:
     """Return the module of a tool. Raises InputError `unknown-exchange`, with the nearest names."""
     if name not in exporter_names():
         known = sorted((*exporter_names(), *writers()))
-        close = nearest(name, known)
-        raise InputError(
-            "unknown-exchange",
-            f"nothing is written for `{name}`",
-            hint=did_you_mean(close, f"known: {', '.join(known)}"),
-        )
+        hint = did_you_mean(nearest(name, known), f"known: {', '.join(known)}")
+        raise InputError("unknown-exchange", f"nothing is written for `{name}`", hint=hint)
     return cast("Exporter", importlib.import_module(f"{__name__}.{name}"))

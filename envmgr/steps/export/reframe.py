@@ -21,11 +21,12 @@ def cluster_text(cluster: Cluster) -> str:
     system = _word(cluster.name)
     environments = _names(entry.entry for entry in cluster.entries)
     partitions = _names(part.name for part in cluster.parts)
+    what = f"generation {cluster.generation} of {cluster.prefix}"
     config = {
         "systems": [
             {
                 "name": system,
-                "descr": f"{cluster.name}: generation {cluster.generation} of {cluster.prefix}",
+                "descr": f"{cluster.name}: {what}",
                 "hostnames": [_pattern(host) for host in cluster.hosts],
                 "modules_system": "lmod",
                 "partitions": [_partition(part, partitions[part.name], environments) for part in cluster.parts],
@@ -36,9 +37,7 @@ def cluster_text(cluster: Cluster) -> str:
         # another generation than the job, and Lmod settles conflicts.
         "general": [{"use_login_shell": True, "resolve_module_conflicts": False, "target_systems": [system]}],
     }
-    head = (
-        f"# For `reframe -C`: generation {cluster.generation} of {cluster.prefix}, by `envmgr export --to reframe`.\n"
-    )
+    head = f"# For `reframe -C`: {what}, by `envmgr export --to reframe`.\n"
     return _as_template(head + dump_yaml(config, width=120))
 
 

@@ -47,9 +47,8 @@ def create(
     record = published_record(ctx)
     if from_lock is not None:
         if on is not None or packages or requirements is not None or replace or editable:
-            raise InputError(
-                "lock-only", "a lock says all of an environment", hint="name nothing else beside --from-lock"
-            )
+            hint = "name nothing else beside --from-lock"
+            raise InputError("lock-only", "a lock says all of an environment", hint=hint)
         lock = read_lock(from_lock)
         _folders([Path(each) for each in lock.editable])
         base = base_of(ctx, lock, record)
@@ -59,9 +58,8 @@ def create(
         raise InputError("entry-missing", "an environment stands on an entry", hint="name it by `--on ENTRY`")
     else:
         base = ask_for(ctx, on, record)
-        wish = wish_of(
-            rows_of(packages or (), requirements, ctx.runner, ctx.reporter), replace or (), _folders(editable or ())
-        )
+        rows = rows_of(packages or (), requirements, ctx.runner, ctx.reporter)
+        wish = wish_of(rows, replace or (), _folders(editable or ()))
         with explained():
             lock = solve(wish, base, partial(specs_of, ctx, record), ctx.site, ctx.runner, ctx.reporter)
     with changing(ctx, places, name, dry_run=dry_run):

@@ -52,17 +52,12 @@ def kernel(
     record = generation_of(ctx, lock, published_record(ctx), name)
     base = ask_base(lock.on, record, ctx.prefix, ctx.runner)
     if file.exists() and not is_own(file):
-        raise InputError(
-            "name-taken",
-            f"{file} is there, and envmgr did not write it",
-            hint="`jupyter kernelspec remove` takes it away",
-        )
+        hint = "`jupyter kernelspec remove` takes it away"
+        raise InputError("name-taken", f"{file} is there, and envmgr did not write it", hint=hint)
     if not has_ipykernel(lock, base):
-        raise InputError(
-            "no-ipykernel",
-            f"neither {name} nor {lock.on} has ipykernel, which Jupyter talks to",
-            hint=f"`envmgr user add {name} ipykernel`, then the same command again",
-        )
+        message = f"neither {name} nor {lock.on} has ipykernel, which Jupyter talks to"
+        hint = f"`envmgr user add {name} ipykernel`, then the same command again"
+        raise InputError("no-ipykernel", message, hint=hint)
     spec = user_kernel(name, places.link(name), install, lock, base, ctx.site)
     if not dry_run:
         write_kernel(file, spec)

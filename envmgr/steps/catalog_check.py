@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from envmgr.backends import Backend, LoadedLock, get_backend
 from envmgr.catalog.entries import MOST_BELOW, Catalog, CatalogEntry, find_circles, too_many_below
@@ -48,18 +48,40 @@ class CatalogCheck:
     accepted: tuple[Accepted, ...] = ()
 
 
+@dataclass(slots=True)
+class _Check:
+    """A check of `entries`: what could be read of them, what their recipes accept, and how many names were `missed`."""
+
+    ctx: Context
+    catalog: Catalog
+    entries: Sequence[CatalogEntry]
+    recipes: dict[str, Recipe] = field(default_factory=dict)
+    locks: dict[str, LoadedLock] = field(default_factory=dict)
+    accepted: list[Accepted] = field(default_factory=list)
+    missed: int = 0
+
+    def find(self, name: str) -> CatalogEntry:
+        """Find an entry by name. What is nowhere is compared with the whole catalog: not for very many names.
+
+        Raises InputError.
+        """
+        entry = parse_entry(name)
+        if found := self.catalog.look(entry):
+            return found
+        self.missed += 1
+        if self.missed > MOST_LINES:
+            raise InputError("unknown-entry", f"no catalog has {entry}")
+        return self.catalog.find(entry)
+
+
 def check_catalog(ctx: Context, names: Sequence[str] = ()) -> CatalogCheck:
     """Check all recipes and locks, or the named ones; each fault has its place."""
     catalog = ctx.catalog
-    found = [catalog.find(catalog.parse(n)) for n in names] if names else catalog.entries()
+    check = _Check(ctx, catalog, [catalog.find(catalog.parse(n)) for n in names] if names else catalog.entries())
     findings = [] if names else [Finding("names", "error", "catalog", text) for text in catalog.name_faults()]
-    recipes: dict[str, Recipe] = {}
-    locks: dict[str, LoadedLock] = {}
-    accepted: list[Accepted] = []
-    finder = _EntryFinder(catalog)
-    for entry in found:
+    for entry in check.entries:
         try:
-            findings += _check_entry(ctx, finder, entry, recipes, locks, accepted)
+            findings += _check_entry(check, entry)
         # Ctrl-C is an EnvmgrError as well, and is no finding.
         except Interrupted:
             raise
@@ -67,22 +89,16 @@ def check_catalog(ctx: Context, names: Sequence[str] = ()) -> CatalogCheck:
             text = f"{entry.recipe_path}: cannot be checked: {why_failed(error)}"
             hint = "report it, with the recipe and its lock"
             findings.append(Finding("recipe", "error", str(entry.entry), text, hint=hint))
-    findings += _check_depending(finder, found, recipes)
-    findings += _check_together(recipes)
-    findings += _check_families(ctx, finder, found, recipes, locks)
+    findings += _check_depending(check)
+    findings += _check_together(check.recipes)
+    findings += _check_families(check)
     cut = (replace(each, found=one_line(each.found, _LONGEST), hint=one_line(each.hint, _LONGEST)) for each in findings)
-    return CatalogCheck(len(found), tuple(cut), tuple(accepted))
+    return CatalogCheck(len(check.entries), tuple(cut), tuple(check.accepted))
 
 
-def _check_entry(
-    ctx: Context,
-    finder: _EntryFinder,
-    found: CatalogEntry,
-    recipes: dict[str, Recipe],
-    locks: dict[str, LoadedLock],
-    accepted: list[Accepted],
-) -> list[Finding]:
-    """Return the findings for an entry. `recipes`, `locks` and `accepted` get what could be read."""
+def _check_entry(check: _Check, found: CatalogEntry) -> list[Finding]:
+    """Return the findings for an entry. The check gets what could be read of it."""
+    ctx = check.ctx
     findings = [
         Finding("hidden", "warning", str(found.entry), f"{found.folder} counts, and {folder} is hidden", hint=_ORDER)
         for folder in ctx.catalog.hidden(found)
@@ -99,7 +115,7 @@ def _check_entry(
         findings += _unreadable(found, error)
     if recipe is None:  # nothing is known of its fields
         return findings
-    recipes[str(found.entry)] = recipe
+    check.recipes[str(found.entry)] = recipe
     backend, wrong, without = None, list[str](), list[EnvmgrError]()
     try:
         backend = get_backend(recipe.backend)
@@ -113,7 +129,7 @@ def _check_entry(
         findings += [_finding("recipe", "error", found, one_line(fault)) for fault in shortened(wrong)]
         findings += [Finding("recipe", "error", str(found.entry), why_failed(each), hint=each.hint) for each in without]
         findings += [_finding("recipe", "warning", found, one_line(each), hint) for each in shortened(remarks)]
-    findings += _missing(finder, found, recipe)
+    findings += _missing(check, found, recipe)
     if recipe.deprecated and recipe.deprecated.date < datetime.datetime.now(datetime.UTC).date():
         text = f"deprecated.date {recipe.deprecated.date} has passed"
         findings.append(_finding("deprecated", "warning", found, text, f"`envmgr publish --remove {found.entry}`"))
@@ -123,7 +139,7 @@ def _check_entry(
         findings.append(_finding("tests", "warning", found, "no smoke test: only loading is checked"))
     if backend is not None:
         known = {*wrong, *faulty, *map(why_failed, without)}
-        findings += _check_lock(ctx, found, recipe, backend, locks, accepted, known=known)
+        findings += _check_lock(check, found, recipe, backend, known)
     return findings
 
 
@@ -137,19 +153,12 @@ def _unreadable(found: CatalogEntry, error: EnvmgrError) -> list[Finding]:
 
 
 def _check_lock(
-    ctx: Context,
-    found: CatalogEntry,
-    recipe: Recipe,
-    backend: Backend,
-    locks: dict[str, LoadedLock],
-    accepted: list[Accepted],
-    *,
-    known: Collection[str],
+    check: _Check, found: CatalogEntry, recipe: Recipe, backend: Backend, known: Collection[str]
 ) -> list[Finding]:
     """Return the findings on the lock. With faults of the recipe that are `known`, nobody can say what it accepts."""
     findings: list[Finding] = []
     try:
-        lock = locks[str(found.entry)] = backend.load_lock(found.entry, recipe, found.folder, ctx.site)
+        lock = check.locks[str(found.entry)] = backend.load_lock(found.entry, recipe, found.folder, check.ctx.site)
         if known:
             return []
         judged = judge_all(found.entry, recipe, lock.facts, lock.below)
@@ -162,7 +171,9 @@ def _check_lock(
             _finding("lock", "warning", found, f"accept.{rule}: its lock has no such fault", "take it out")
             for rule in own.unused
         ]
-        accepted += [_accepted(found, fault.rule, fault.text, why) for fault, why in own.accepted]
+        for fault, why in own.accepted:
+            change, reason = one_line(fault.text, _LONGEST), one_line(why, _LONGEST)
+            check.accepted.append(Accepted(str(found.entry), fault.rule, change, reason))
     except EnvmgrError as error:
         if why_failed(error) in known or (known and error.reference == "recipe-invalid"):
             return []  # it is reported
@@ -176,34 +187,12 @@ def _finding(check: str, severity: Severity, found: CatalogEntry, text: str, hin
     return Finding(check, severity, str(found.entry), f"{found.recipe_path}: {text}", hint=hint)
 
 
-def _accepted(found: CatalogEntry, rule: str, change: str, reason: str) -> Accepted:
-    return Accepted(str(found.entry), rule, one_line(change, _LONGEST), one_line(reason, _LONGEST))
-
-
-@dataclass(slots=True)
-class _EntryFinder:
-    """Finds entries by name. What is nowhere is compared with the whole catalog: not for very many names."""
-
-    catalog: Catalog
-    missed: int = 0
-
-    def find(self, name: str) -> CatalogEntry:
-        """Find an entry by name. Raises InputError."""
-        entry = parse_entry(name)
-        if found := self.catalog.look(entry):
-            return found
-        self.missed += 1
-        if self.missed > MOST_LINES:
-            raise InputError("unknown-entry", f"no catalog has {entry}")
-        return self.catalog.find(entry)
-
-
-def _missing(finder: _EntryFinder, found: CatalogEntry, recipe: Recipe) -> list[Finding]:
+def _missing(check: _Check, found: CatalogEntry, recipe: Recipe) -> list[Finding]:
     """Return a finding for each dependency that no catalog has; of very many, the first."""
     findings: list[Finding] = []
     for dependency in recipe.depends:
         try:
-            finder.find(dependency)
+            check.find(dependency)
         except InputError as error:
             text = error.message if len(findings) < MOST_LINES else "and more"
             findings.append(_finding("depends", "error", found, f"depends: {text}", error.hint))
@@ -212,26 +201,24 @@ def _missing(finder: _EntryFinder, found: CatalogEntry, recipe: Recipe) -> list[
     return findings
 
 
-def _check_depending(
-    finder: _EntryFinder, found: Sequence[CatalogEntry], recipes: Mapping[str, Recipe]
-) -> list[Finding]:
-    """Return findings on circles, and on entries that depend on very many; dependencies outside `found` are read
+def _check_depending(check: _Check) -> list[Finding]:
+    """Return findings on circles, and on entries that depend on very many; dependencies that are not checked are read
     too.
     """
     depends: dict[str, tuple[str, ...]] = {}
-    waiting = [*recipes]
+    waiting = [*check.recipes]
     while waiting:
         name = waiting.pop()
         if name not in depends:
             depends[name] = ()
             with suppress(Exception):  # reported where it is checked
-                depends[name] = (recipes.get(name) or finder.find(name).recipe()).depends
+                depends[name] = (check.recipes.get(name) or check.find(name).recipe()).depends
             waiting += depends[name]
     circles = find_circles(depends)
     faults = {name: f"{first} depends on itself: {way}" for name, (first, way) in circles.items()}
     many = f"depends on more than {MOST_BELOW} entries, directly or not"
     faults |= {name: many for name in too_many_below(depends) if name not in circles}
-    by_name = {str(each.entry): each for each in found}
+    by_name = {str(each.entry): each for each in check.entries}
     in_order = sorted(by_name, key=lambda name: name not in circles)
     return [_finding("depends", "error", by_name[name], faults[name]) for name in in_order if name in faults]
 
@@ -266,32 +253,26 @@ def _check_together(recipes: dict[str, Recipe]) -> list[Finding]:
     return findings
 
 
-def _check_families(
-    ctx: Context,
-    finder: _EntryFinder,
-    found: Sequence[CatalogEntry],
-    recipes: Mapping[str, Recipe],
-    locks: Mapping[str, LoadedLock],
-) -> list[Finding]:
+def _check_families(check: _Check) -> list[Finding]:
     """Return findings on entries that load two members of one family, or two versions of one name."""
     members: dict[str, Member] = {}
-    waiting, seen = [str(each.entry) for each in found], set[str]()
+    waiting, seen = [str(each.entry) for each in check.entries], set[str]()
     while waiting:
         name = waiting.pop()
         if name in seen:
             continue
         seen.add(name)
         with suppress(Exception):  # what is wrong with a recipe or a lock is reported where that is checked
-            each = finder.find(name)
-            recipe = recipes.get(name) or each.recipe()
+            each = check.find(name)
+            recipe = check.recipes.get(name) or each.recipe()
             members[name] = Member(recipe.families, False, recipe.depends)
             waiting += recipe.depends
             backend = get_backend(recipe.backend)
-            lock = locks.get(name) or backend.load_lock(each.entry, recipe, each.folder, ctx.site)
-            members[name] = Member(recipe.families, _brings_python(ctx, lock), recipe.depends)
+            lock = check.locks.get(name) or backend.load_lock(each.entry, recipe, each.folder, check.ctx.site)
+            members[name] = Member(recipe.families, _brings_python(check.ctx, lock), recipe.depends)
     for name in too_many_below({name: member.depends for name, member in members.items()}):
         del members[name]
-    places = {str(each.entry): str(each.recipe_path) for each in found}
+    places = {str(each.entry): str(each.recipe_path) for each in check.entries}
     return [_clash_finding(clash, places[clash.entry]) for clash in find_clashes(members) if clash.entry in places]
 
 

@@ -64,5 +64,5 @@ def names_in_lock(
         raise InputError("upgrade-whole", f"{who} cannot move one package and keep the others", hint=hint)
     names = _in_lock(old, options.upgrade)
     if old and each and (lacking := [asked for asked, name in names.items() if not name]):
-        raise _lacks(f"the lock of {entry.entry} has no `{lacking[0]}`", lacking[0], old, f"show {entry.entry}")
+        raise _lacks(f"the lock of {entry.entry} has no `{lacking[0]}`", lacking[0], old, f"list {entry.entry}")
     return replace(options, upgrade=tuple(filter(None, names.values())) or options.upgrade)

@@ -120,7 +120,7 @@ def job(
             typed = [entry, *typed]
         entry, current = lock.on, generation_of(ctx, lock, current, env)
     elif entry is None:
-        hint = "entry it, or a user environment by `--env NAME`"
+        hint = "name it, or a user environment by `--env NAME`"
         raise InputError("entry-missing", "a job loads an entry", hint=hint)
     elif entry not in current.entries:
         only_built = entry in {str(found.entry) for found in ctx.catalog.entries()}

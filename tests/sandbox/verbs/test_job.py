@@ -79,6 +79,7 @@ def test_where_a_job_goes_is_the_sites_unless_it_is_said(published: Sandbox) -> 
             2,
             "error[not-published]: hello/1.1 is not published\n  generation 1\n\nhint: did you mean hello/1.0?\n",
         ),
+        ([], 2, "error[entry-missing]: a job loads an entry\n\nhint: name it, or a user environment by `--env NAME`\n"),
         (["hello/1.0", "--time", "soon"], 2, "error[bad-job-option]: --time `soon` is not a time as Slurm writes it\n"),
     ],
 )

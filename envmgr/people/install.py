@@ -6,20 +6,17 @@ It has a manifest, as installs of a site have. Nothing is left of one that did n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-
-from packaging.utils import parse_wheel_filename
 
 from envmgr.catalog.names import MODULE_NAME, Entry
 from envmgr.catalog.site import Site, read_target
 from envmgr.catalog.site_file import Policies
 from envmgr.downloads import cached_file
-from envmgr.downloads.bars import promised_by_worker
 from envmgr.downloads.bring import Fetching
 from envmgr.downloads.fetch import fetch_sets
-from envmgr.errors import EnvmgrError, InputError
+from envmgr.errors import EnvmgrError
 from envmgr.modules.render import pip_names, render_shim
 from envmgr.people.base import Base, BasePackage
 from envmgr.people.lock import UserLock, lock_text
@@ -33,15 +30,15 @@ from envmgr.system.locks import file_lock
 from envmgr.system.run import Runner
 from envmgr.system.safe_paths import remove_below
 from envmgr.system.shelltext import quote
-from envmgr.wheels.fetch import wheel_failure, wheel_files
-from envmgr.wheels.index import is_file_of
-from envmgr.wheels.lockfile import WHEELS_LOCK, LockedRow
+from envmgr.wheels.fetch import wheel_files
+from envmgr.wheels.install import install_wheels, require_wheels
+from envmgr.wheels.lockfile import WHEELS_LOCK
 from envmgr.wheels.settings import wheel_cache
-from envmgr.wheels.target import target_tags
 from envmgr.wheels.unpack import is_program
 
 # `module:function`, and perhaps extras. Source: packaging.python.org, "Entry points specification".
 _FUNCTION = re.compile(r"\s*([A-Za-z_][\w.]*)\s*:\s*([A-Za-z_][\w.]*)\s*(\[[^\r\n]*)?$", re.ASCII)
+_AGAIN = "ask the lock's author to export it again: `envmgr user export NAME`"
 _LAYOUT = 1  # counts up when the same lock gives another tree
 
 
@@ -80,8 +77,19 @@ def make_install(
                 fetched = fetch_sets(sets, Fetching(own.policies, runner, reporter, label), given).paths
                 staged.folder.mkdir()
                 files = {row: fetched[row.sha256] for row in rows}
-                _require_fit(files, base, lock.wheels.platform)
-                promised = _unpack([*files.values()], base, install, runner, reporter, jobs=jobs)
+                require_wheels(files, base.minor, lock.wheels.platform, _AGAIN)
+                promised = install_wheels(
+                    [*files.values()],
+                    install,
+                    runner,
+                    reporter,
+                    minor=base.minor,
+                    base=None,
+                    programs=base.programs,
+                    jobs=jobs,
+                    sees_base=not base.beside,
+                    compiles_tests=False,  # half of the files of pandas or scipy: time and inodes for what nobody imports
+                )
                 _finish(staged.folder, install, lock, base)
                 staged.land()
             facts = InstallFacts(environment=path_environment(install.path), python=base.minor)
@@ -106,46 +114,12 @@ def make_install(
                 remove_tree(downloads.root)
 
 
-def _require_fit(files: Mapping[LockedRow, Path], base: Base, platform: str) -> None:
-    """Raise InputError `lock-invalid` for a file that is no wheel of its row for the Python: only its name says that."""
-    tags = frozenset(target_tags(base.version, platform))
-    for row, file in files.items():
-        wheel = is_file_of(row, file.name) and file.suffix == ".whl"
-        if not wheel or tags.isdisjoint(parse_wheel_filename(file.name)[3]):
-            raise InputError(
-                "lock-invalid",
-                f"{file.name} is no wheel of {row.name} {row.version} for Python {base.minor} and {platform}",
-                hint="ask the lock's author to export it again: `envmgr user export NAME`",
-            )
-
-
 def _own_policies(site: Site) -> Policies:
     return site.policies.model_copy(update={"group": None, "min_free": 0})
 
 
 def _waiting(install: Install, reporter: Reporter) -> Callable[[str], None]:
     return lambda holder: reporter.say(f"{install.entry}: waiting for {holder}, which makes it")
-
-
-def _unpack(
-    wheels: list[Path], base: Base, install: Install, runner: Runner, reporter: Reporter, *, jobs: int
-) -> Mapping[str, str]:
-    request = {
-        "wheels": [str(path) for path in wheels],
-        "staging": str(install.staging),
-        "final": str(install.path),
-        "minor": base.minor,
-        "base": None,
-        "programs": str(base.programs),
-        "sees_base": not base.beside,
-        "compiles_tests": False,  # half of the files of pandas or scipy: time and inodes for what nobody imports
-        "cache": str(wheel_cache(install.prefix)),
-        "jobs": jobs,
-    }
-    label = str(install.entry)
-    return promised_by_worker(
-        "envmgr.wheels.install_worker", request, len(wheels), label, runner, reporter, failure=wheel_failure(label)
-    )
 
 
 def _finish(folder: Path, install: Install, lock: UserLock, base: Base) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from packaging.utils import canonicalize_name
@@ -28,11 +27,12 @@ from envmgr.wheels.metadata import Metadata, normal_name
 from envmgr.wheels.requirements import Question
 from envmgr.wheels.settings import indexes_of
 from envmgr.wheels.target import target_environment, target_tags
-from envmgr.wheels.uv import ONLY_WHEELS, PYLOCK, UnreachedError, compile_requirements, public_index
+from envmgr.wheels.uv import UnreachedError, compile_requirements, public_index, refuse_foreign
 
 if TYPE_CHECKING:
     from packaging.pylock import Package, PackageSdist, PackageWheel, Pylock
 
+ONLY_WHEELS = ("--only-binary", ":all:")
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 
@@ -99,45 +99,36 @@ def find_missing_wheels(resolution: Resolution, stage: Stage, *, newest: bool = 
     stage.update(len(found), total=len(found))
     held.refuse_unhashed(found)
     lock = resolution.lock_of(found)
-    older = wheels_older(resolution, lock.versions) if newest else None
+    older = _wheels_older(resolution, lock.versions) if newest else ()
     needed = frozenset(each.row.name for each in chosen if each.row.name in resolution.known)
-    return Resolved(lock, needed, (older,) if older else ())
+    return Resolved(lock, needed, tuple(older))
 
 
-def wheels_older(resolution: Resolution, versions: Mapping[str, str]) -> EnvmgrError | None:
-    """Return the error `wheels-older` if `versions` has an older version of an asked package than the recipe allows.
+def _wheels_older(resolution: Resolution, versions: Mapping[str, str]) -> Iterator[EnvmgrError]:
+    """Yield the error `wheels-older` if `versions` has an older version of an asked package than the recipe allows.
 
     With only wheels, and beside packages that stay, uv goes back to the last version that works, and does not say so.
     """
-    if not (older := older_versions(resolution, versions)):
-        return None
+    asked = resolution.ask(["--no-deps"]).get("packages", ())
+    newest = {canonicalize_name(each["name"]): each["version"] for each in asked if "version" in each}
+    older = [
+        (name, versions[name], there)
+        for name, there in newest.items()
+        if name in versions and Version(versions[name]) < Version(there)
+    ]
     target = f"Python {resolution.python} on {resolution.wanted.platform}"
     facts = [
         f"{name} has no wheel of {there} for {target} that fits: the lock would get {here}"
         for name, here, there in older
     ]
-    name, here, _ = older[0]
-    return EnvmgrError(
-        "wheels-older",
-        facts[0],
-        context=facts[1:],
-        hint=f"ask for `{name}=={here}` if that one is what you want; or for another Python or a later platform; or "
-        "`build` what has no wheel from its source, in a recipe of wheels",
-    )
-
-
-def older_versions(resolution: Resolution, versions: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """Return each asked package of which `versions` has an older version than there is: its name, that version, and the
-    newest that is asked for.
-    """
-    text = resolution.compile(["--no-deps", "--no-annotate"])
-    rows = (row.partition("==") for row in text.split("\n") if "==" in row and not row.startswith((" ", "#")))
-    newest = {canonicalize_name(re.sub(r"\[.*", "", name)): re.split(r"[ ;]", version)[0] for name, _, version in rows}
-    return [
-        (name, versions[name], version)
-        for name, version in newest.items()
-        if name in versions and Version(versions[name]) < Version(version)
-    ]
+    for name, here, _ in older[:1]:
+        yield EnvmgrError(
+            "wheels-older",
+            facts[0],
+            context=facts[1:],
+            hint=f"ask for `{name}=={here}` if that one is what you want; or for another Python or a later platform; or "
+            "`build` what has no wheel from its source, in a recipe of wheels",
+        )
 
 
 @contextmanager
@@ -181,50 +172,62 @@ class Resolution:
         if not self.wanted.upgrade:
             return self
         free = replace(self, wanted=self.wanted.model_copy(update={"kept": {}}))
-        versions = {
-            package["name"]: str(package["version"])
-            for package in tomllib.loads(free.compile([*PYLOCK, *ONLY_WHEELS])).get("packages", ())
-        }
+        versions = {each["name"]: str(each["version"]) for each in free.ask(ONLY_WHEELS).get("packages", ())}
         moved = {name: versions[name] for name in self.wanted.upgrade if name in versions}
         return replace(self, wanted=self.wanted.held_to(moved))
 
-    def compile(self, options: Sequence[str], requirements: Sequence[str] | None = None) -> str:
-        """Return uv's text for `requirements`, or for those of the question.
+    def ask(self, options: Sequence[str], requirements: Sequence[str] | None = None) -> dict[str, Any]:
+        """Return uv's answer, a pylock.toml, for `requirements`, or for those of the question.
 
-        Raise as `compile_requirements` does.
+        Raises:
+            EnvmgrError: as `compile_requirements`, and `index-foreign`.
         """
-        limits = [*self.wanted.constraints, *(f"{name}=={version}" for name, version in self.known.items())]
+        asked = self.wanted.requirements if requirements is None else tuple(requirements)
+        wanted = self.wanted.model_copy(update={"requirements": asked}).held_to(self.known)
+        given = [*self._placeholders, *options]
         while True:
+            places = self._now()
             try:
-                return compile_requirements(
-                    self.wanted.requirements if requirements is None else requirements,
-                    self._now(),
-                    self.runner,
-                    self.scratch,
-                    python=self.python,
-                    platform=self.wanted.platform,
-                    constraints=limits,
-                    exclude_newer=self.wanted.exclude_newer,
-                    kept=self.wanted.kept,
-                    options=[*self._placeholders, *options],
-                    account=self.account,
+                text = compile_requirements(
+                    wanted, self.python, places, self.runner, self.scratch, options=given, account=self.account
                 )
+                break
             except UnreachedError as error:
                 broken = [name for name, urls in self.places.items() if len(urls) > 1]
-                named = [name for name in broken if _host(self.places[name][0]) in "\n".join(error.context)]
+                named = [name for name in broken if urlsplit(self.places[name][0]).netloc in "\n".join(error.context)]
                 if not broken:
                     raise
                 place = self.places[(named or broken)[0]].pop(0)
                 self.reporter.say(f"{place} does not answer: asking the next place of the index")
+        found = tomllib.loads(text)
+        refuse_foreign(found.get("packages", ()), places, self.scratch)
+        return found
 
     def wheels(self, requirements: Sequence[str] | None = None) -> list[FoundFile]:
         """Return one wheel for each package that answers `requirements`, or the question; what it keeps is kept."""
         from packaging.pylock import Pylock
 
-        pylock = Pylock.from_dict(tomllib.loads(self.compile([*PYLOCK, *ONLY_WHEELS], requirements)))
+        pylock = Pylock.from_dict(self.ask(ONLY_WHEELS, requirements))
         packages = [_only_kept(each, self.wanted.kept) for each in pylock.packages]
         urls = asked_urls(self.wanted.requirements if requirements is None else requirements)
         return [*choose_files(replace(pylock, packages=packages), self.python, self.wanted.platform, urls)]
+
+    def sources(self, names: Sequence[str], requirements: Sequence[str]) -> list[FoundFile]:
+        """Return the source of each package that answers `requirements`, which is of these `names`.
+
+        Raises:
+            EnvmgrError: as `ask`; `unsolvable`, `wheel-unhashed`.
+        """
+        from packaging.pylock import Pylock
+
+        # `--only-binary :all:` is for what builds them, and `--no-binary` for themselves.
+        options = ["--no-deps", *ONLY_WHEELS, *(word for name in names for word in ("--no-binary", name))]
+        found = []
+        for package in Pylock.from_dict(self.ask(options, requirements)).packages:
+            if package.sdist is None:
+                raise EnvmgrError("unsolvable", f"no index has a source of {package.name} {package.version}")
+            found.append(_found_file(package, package.sdist))
+        return found
 
     def lock_of(self, found: Iterable[FoundFile]) -> LockedWheels:
         """Return the lock of what was found; the recipe's digest is still empty."""
@@ -248,12 +251,15 @@ class Resolution:
 
         To compute it, uv downloads the file, and unpacks it: only of such wheels, and of sources, the page is read.
         """
-        whole = {_plain(path.name) for path in (self.scratch / "cache").rglob("*.dist-info")}
+        whole = {canonicalize_name(path.name) for path in (self.scratch / "cache").rglob("*.dist-info")}
         waiting = {
             each.row.name: each
             for each in found
             if not each.row.url
-            and (not each.file.endswith(".whl") or _plain(f"{each.row.name}-{each.row.version}.dist-info") in whole)
+            and (
+                not each.file.endswith(".whl")
+                or canonicalize_name(f"{each.row.name}-{each.row.version}.dist-info") in whole
+            )
         }
         unread = []
         for place in self._now() if waiting else ():
@@ -272,10 +278,6 @@ class Resolution:
                     raise unhashed(file, [f"{file} on {place.page(name)}"])
         for line in unread:
             self.reporter.say(line)
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"[-_.]+", "-", text).lower()
 
 
 def unhashed(file: str, context: Sequence[str]) -> EnvmgrError:
@@ -333,10 +335,6 @@ def index_places(
     return found
 
 
-def _host(url: str) -> str:
-    return url.split("/")[2] if "://" in url else url
-
-
 def choose_files(
     pylock: Pylock, python: str, platform: str, urls: Mapping[str, tuple[str, str]] | None = None
 ) -> Iterator[FoundFile]:
@@ -356,30 +354,26 @@ def choose_files(
     for package, file in chosen:
         name = canonicalize_name(package.name)
         if isinstance(file, PackageArchive) and name in (urls or {}):
-            yield _at_url(package, file.size, *(urls or {})[name])
+            # Its sum is held when it is fetched: uv believes the URL.
+            url, sha256 = (urls or {})[name]
+            row = LockedRow(name=name, version=str(package.version), sha256=sha256, url=url)
+            yield FoundFile(row, file_of(url), url, file.size)
         elif isinstance(file, PackageWheel):
-            yield found_file(package, file)
+            yield _found_file(package, file)
         else:
             raise EnvmgrError("unsolvable", f"no index has a wheel of {package.name}", context=type(file).__name__)
 
 
-def found_file(package: Package, file: PackageWheel | PackageSdist) -> FoundFile:
+def _found_file(package: Package, file: PackageWheel | PackageSdist) -> FoundFile:
     """Return a file of a package. Raise EnvmgrError `wheel-unhashed`."""
     if "sha256" not in file.hashes:
         raise unhashed(file.filename, [str(file.url or file.path)])
-    row = LockedRow(
-        name=canonicalize_name(package.name), version=str(package.version), sha256=file.hashes["sha256"].lower()
-    )
+    sha256 = file.hashes["sha256"].lower()
+    row = LockedRow(name=canonicalize_name(package.name), version=str(package.version), sha256=sha256)
     url = str(file.url or Path(str(file.path)).absolute().as_uri())
     in_folder = url.startswith("file://")
     size = Path(unquote(urlsplit(url).path)).stat().st_size if in_folder else file.size
     return FoundFile(row, file.filename, url, size)
-
-
-def _at_url(package: Package, size: int | None, url: str, sha256: str) -> FoundFile:
-    """Return the wheel at a URL that a requirement names. Its sum is held when it is fetched: uv believes the URL."""
-    row = LockedRow(name=canonicalize_name(package.name), version=str(package.version), sha256=sha256, url=url)
-    return FoundFile(row, file_of(url), url, size)
 
 
 def _only_kept(package: Package, kept: Mapping[str, str]) -> Package:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import re
 import sys
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from envmgr.errors import CommandError, EnvmgrError, InputError
@@ -19,7 +19,7 @@ from envmgr.system.child import NETWORK, passed
 from envmgr.system.run import Runner, clean_env
 from envmgr.system.users import Account
 from envmgr.wheels.index import IndexPlace, has_pages, login_of, login_variables
-from envmgr.wheels.requirements import checked
+from envmgr.wheels.requirements import Question, checked
 
 _LIMIT = 1800.0  # seconds that a resolution may take
 _MOST_OUTPUT = 256 << 20  # bytes
@@ -30,8 +30,6 @@ _PASSED = (
     *("UV_HTTP_TIMEOUT", "UV_HTTP_RETRIES", "UV_INSECURE_HOST", "UV_KEYRING_PROVIDER"),
 )
 _UNREACHED = re.compile(r"client error|[Cc]onnect|dns error|timed out|server error|status code 5|Failed to fetch")
-PYLOCK = ("--format", "pylock.toml")
-ONLY_WHEELS = ("--only-binary", ":all:")
 
 
 class UnreachedError(EnvmgrError):
@@ -51,35 +49,29 @@ def public_index(runner: Runner, environ: Mapping[str, str] = os.environ) -> str
 
 
 def compile_requirements(
-    requirements: Sequence[str],
+    wanted: Question,
+    python: str,
     places: Sequence[IndexPlace],
     runner: Runner,
     folder: Path,
     *,
-    python: str,
-    platform: str,
-    constraints: Sequence[str] = (),
-    exclude_newer: str | None = None,
-    kept: Iterable[str] = (),
     options: Sequence[str] = (),
     account: Account | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> str:
-    """Return the text that uv makes of them, as `options` ask, for `python` (a version) on `platform`.
+    """Return the pylock.toml that uv makes of what is `wanted` for `python` (a version), as `options` ask.
 
     `folder` is a scratch folder; uv keeps its cache there. `places` are in order: a package comes from the first that
-    has its name, and a folder of wheels among the `options` goes before all. Of `kept` (`name==version`) it takes another
-    version only where that does not fit. Root's uv runs as `account`, if there is
-    one, which can only write its cache.
+    has its name, and a folder of wheels among the `options` goes before all. Of what is kept it takes another version
+    only where that does not fit. Root's uv runs as `account`, if there is one, which can only write its cache.
 
     Raises:
-        UnreachedError; EnvmgrError: `unsolvable`, `resolve-failed`, `index-foreign`, `disk-full`;
-            InputError: `requirement-invalid`.
+        UnreachedError; EnvmgrError: `unsolvable`, `resolve-failed`, `disk-full`; InputError: `requirement-invalid`.
     """
     from uv import find_uv_bin
 
     asked, limits, cache = folder / "requirements.in", folder / "constraints.in", folder / "cache"
-    for path, rows in ((asked, requirements), (limits, constraints)):
+    for path, rows in ((asked, wanted.requirements), (limits, wanted.constraints)):
         path.write_text(_text(rows), encoding="utf-8")
         path.chmod(0o644)
     cache.mkdir(exist_ok=True)
@@ -88,33 +80,26 @@ def compile_requirements(
         folder.chmod(0o711)
         os.chown(cache, account.uid, account.gid, follow_symlinks=False)
         env |= {**account.variables(), "TMPDIR": str(cache), **_logins(places, environ)}
-    argv: list[str | Path] = [find_uv_bin(), "pip", "compile", "--no-config", "--no-header"]
+    argv: list[str | Path] = [find_uv_bin(), "pip", "compile", "--no-config", "--no-header", "--format", "pylock.toml"]
     # uv keeps what the file has that it writes; a quiet uv would write nothing else.
-    argv += ["--output-file", _old_answer(kept, options, folder, account)] if kept else ["--quiet"]
+    argv += ["--output-file", _old_answer(wanted.kept, folder, account)] if wanted.kept else ["--quiet"]
     argv += ["--python", sys.executable, "--no-python-downloads", "--python-version", python]
-    argv += [] if "--universal" in options else ["--python-platform", _nearest(platform)]
-    argv += ["--cache-dir", cache, *options, *_index_options(places)]
-    argv += ["--exclude-newer", exclude_newer] if exclude_newer else []
+    argv += ["--python-platform", _nearest(wanted.platform), "--cache-dir", cache, *options, *_index_options(places)]
+    argv += ["--exclude-newer", wanted.exclude_newer] if wanted.exclude_newer else []
     argv += ["--constraints", limits, asked]
-    context = [f"asked: {', '.join(requirements)}"[:1000], *(f"index {p.index}: {p.url}" for p in places)]
     try:
         done = runner.run(argv, cwd=folder, env=env, timeout=_LIMIT, run_as=account, most_output=_MOST_OUTPUT)
     except CommandError as error:
-        raise _failure(error, context, places) from None
-    if "pylock.toml" in options:
-        _refuse_foreign(done.stdout, places, folder)
+        raise _failure(error, wanted, places) from None
     return done.stdout
 
 
-def _old_answer(kept: Iterable[str], options: Sequence[str], folder: Path, account: Account | None) -> Path:
-    """Write an answer with these packages, in the format that is asked for, into a new folder that uv can write."""
+def _old_answer(kept: Iterable[str], folder: Path, account: Account | None) -> Path:
+    """Write an answer with these packages into a new folder that uv can write."""
     place = Path(mkdtemp(dir=folder))
-    path = place / ("pylock.toml" if "pylock.toml" in options else "requirements.txt")
-    text = "".join(f"{row}\n" for row in kept)
-    if path.suffix == ".toml":
-        rows = "".join('{{name = "{}", version = "{}"}}, '.format(*row.split("==")) for row in kept)
-        text = f'lock-version = "1.0"\ncreated-by = "envmgr"\npackages = [{rows}]\n'
-    path.write_text(text, encoding="utf-8")
+    path = place / "pylock.toml"
+    rows = "".join('{{name = "{}", version = "{}"}}, '.format(*row.split("==")) for row in kept)
+    path.write_text(f'lock-version = "1.0"\ncreated-by = "envmgr"\npackages = [{rows}]\n', encoding="utf-8")
     path.chmod(0o644)
     if account is not None:
         os.chown(place, account.uid, account.gid)
@@ -144,12 +129,12 @@ def _logins(places: Sequence[IndexPlace], environ: Mapping[str, str]) -> dict[st
     return found
 
 
-def _refuse_foreign(text: str, places: Sequence[IndexPlace], scratch: Path) -> None:
+def refuse_foreign(packages: Iterable[Mapping[str, Any]], places: Sequence[IndexPlace], scratch: Path) -> None:
     """Raise EnvmgrError `index-foreign` if a page on the network lists files of this machine."""
     own = [Path(unquote(urlsplit(each.url).path)) for each in places if each.url.startswith("file://")]
     # The files of an index in files usually lie beside it.
     roots = [os.path.realpath(path) for path in (scratch, *(path.parent if has_pages(path) else path for path in own))]
-    for package in tomllib.loads(text).get("packages", ()):
+    for package in packages:
         for file in (*package.get("wheels", ()), *(package[kind] for kind in ("sdist", "archive") if kind in package)):
             url = file.get("url") or (scratch / file["path"]).as_uri()
             scheme = urlsplit(url).scheme
@@ -180,8 +165,9 @@ def _index_options(places: Sequence[IndexPlace]) -> list[str]:
     return [*words, "--default-index", indexes[-1]] if indexes else [*words, "--no-index"]
 
 
-def _failure(error: CommandError, asked: Sequence[str], places: Sequence[IndexPlace]) -> EnvmgrError:
-    context = [*asked, *_sentences(error.stderr)]
+def _failure(error: CommandError, wanted: Question, places: Sequence[IndexPlace]) -> EnvmgrError:
+    asked = f"asked: {', '.join(wanted.requirements)}"[:1000]
+    context = [asked, *(f"index {each.index}: {each.url}" for each in places), *_sentences(error.stderr)]
     if "No solution found" in error.stderr or "no versions of" in error.stderr:
         hint = (
             "loosen a requirement, or name an index that has what is missing (`indexes`, `backends.wheels.indexes` "

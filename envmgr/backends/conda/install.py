@@ -50,6 +50,11 @@ def install_packages(
         label = str(install.entry)
         how = Fetching(site.policies, runner, reporter, label)
         wheels = fetch_sets(more, how, {}).paths
+        if lock.added is not None:
+            from envmgr.wheels.install import require_wheels  # slow to load, and most locks have no wheels
+
+            files = {row: wheels[row.sha256] for row in lock.added.rows}
+            require_wheels(files, lock.added.python, lock.added.platform, f"run `envmgr lock {label}`")
         fetched = fetch_sets([packages], replace(how, copy=False, unpacked=UNPACKED), {})
         with ExitStack() as stack:
             bars = WorkerBars(label, reporter, stack, work=("link", "packages", len(lock.packages)))

@@ -5,12 +5,9 @@ from __future__ import annotations
 import platform
 import shutil
 import sys
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-
-from packaging.pylock import Package, Pylock
 
 from envmgr.backends.easybuild import Workbench
 from envmgr.backends.easybuild.failures import missing_packages
@@ -34,9 +31,8 @@ from envmgr.system.run import Runner
 from envmgr.wheels.fetch import places_of
 from envmgr.wheels.index import IndexPlace, look
 from envmgr.wheels.requirements import Question
-from envmgr.wheels.resolve import FoundFile, ask_indexes, found_file
+from envmgr.wheels.resolve import ask_indexes
 from envmgr.wheels.settings import PUBLIC
-from envmgr.wheels.uv import ONLY_WHEELS, PYLOCK
 
 # Builds a source that has no pyproject.toml, such as EasyBuild's. Source: PEP 517, "Source trees".
 _BUILDS = "setuptools"
@@ -64,11 +60,8 @@ def find_files(version: str, contents: str, bench: Workbench) -> tuple[tuple[Eas
 def _ask(version: str, bench: Workbench) -> tuple[EasyBuildFile, ...]:
     rows = tuple(f"{package}=={version}" for package in PACKAGES)
     question = Question(requirements=rows, indexes=(PUBLIC,), platform=_PLATFORM)
-    # The source of these, wheels of other packages, and nothing that they need.
-    sources = ["--no-deps", *ONLY_WHEELS, *(word for name in PACKAGES for word in ("--no-binary", name))]
     with ask_indexes(question, _PYTHON, bench.site, bench.runner, bench.reporter, {}) as asking:
-        packages = Pylock.from_dict(tomllib.loads(asking.compile([*sources, *PYLOCK]))).packages
-        found = [_source(package) for package in packages]
+        found = asking.sources(PACKAGES, rows)
         found.sort(key=lambda each: PACKAGES.index(each.row.name))
         found += asking.wheels([_BUILDS])
         asking.refuse_unhashed(found)
@@ -76,12 +69,6 @@ def _ask(version: str, bench: Workbench) -> tuple[EasyBuildFile, ...]:
         EasyBuildFile(package=each.row.name, version=each.row.version, name=each.file, sha256=each.row.sha256)
         for each in found
     )
-
-
-def _source(package: Package) -> FoundFile:
-    if package.sdist is None:
-        raise EnvmgrError("unsolvable", f"no index has a source of {package.name} {package.version}")
-    return found_file(package, package.sdist)
 
 
 def index_places_of(site: Site, runner: Runner) -> list[IndexPlace]:

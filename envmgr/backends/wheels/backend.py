@@ -92,15 +92,14 @@ class LoadedWheelsLock(LoadedLock):
     def build(self, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Built:
         from importlib.metadata import version
 
-        from envmgr.backends.wheels.install import install_lock
+        from envmgr.backends.wheels.install import WheelsInstall
 
         patches: dict[str, list[Path]] = {}
         for each in self.wanted.patches:
             patches.setdefault(str(each.package), []).append(self.folder / each.file)
         files = self.fetch(site, runner, reporter, given={}).paths
-        facts, expected, made = install_lock(
-            self.content, files, self.base, patches, item, site, runner, reporter, jobs=jobs
-        )
+        install = WheelsInstall(self.content, files, self.base, patches, item, site, runner, reporter, jobs)
+        facts, expected, made = install.make()
         return Built(facts, expected, {"installer": version("installer")}, made=made)
 
     def prepare(

@@ -1,5 +1,4 @@
-"""Install a wheels lock: build the wheels of its sources, fetch, unpack into a sibling, compile, make read-only,
-rename.
+"""Install a wheels lock: build the wheels of its sources, unpack all into a sibling, compile, make read-only, rename.
 
 A source is built twice, in a private folder, and both builds must give the same file. It is built only with what it
 asks for.
@@ -13,6 +12,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
@@ -22,88 +22,100 @@ from envmgr.backends.wheels.build_call import SourceBuild
 from envmgr.backends.wheels.input import SYSTEM_PYTHONS, Base
 from envmgr.backends.wheels.lock import WheelsLock
 from envmgr.catalog.site import Site
-from envmgr.downloads.bars import promised_by_worker
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.build_folders import build_folder, staged_install, work_folder
 from envmgr.store.isolation import Isolation, isolate, warn_of_root
 from envmgr.store.manifest import InstallFacts, path_environment
-from envmgr.store.prefix import Install, Item
+from envmgr.store.prefix import Item
 from envmgr.system.run import Runner
 from envmgr.system.sandbox import PLACE
 from envmgr.system.untrusted_files import Kind, digest_of
 from envmgr.wheels.answers import unmet_requirements
-from envmgr.wheels.fetch import wheel_failure
+from envmgr.wheels.install import install_wheels, require_wheels
 from envmgr.wheels.lockfile import LockedRow, LockedWheels
 from envmgr.wheels.metadata import metadata_in
 from envmgr.wheels.settings import wheel_cache
 
 _WHEEL = Kind("wheel", 1 << 40)
+Built = Mapping[Path, Mapping[str, str]]
+"""Wheels that were built, each with what the manifest keeps of it."""
 
 
 @dataclass(frozen=True, slots=True)
-class BuiltWheel:
-    """A wheel that was built; `record` is what the manifest keeps of it."""
+class WheelsInstall:
+    """An install that is made. `files` are what was fetched, by sha256, and `patches` those of each source."""
 
-    path: Path
-    record: Mapping[str, str]
-
-
-@contextmanager
-def built_wheels(
-    lock: WheelsLock,
-    files: Mapping[str, Path],
-    base: Base,
-    patches: Mapping[str, Sequence[Path]],
-    item: Item,
-    site: Site,
-    runner: Runner,
-    reporter: Reporter,
-    *,
-    jobs: int,
-) -> Iterator[tuple[BuiltWheel, ...]]:
-    """Yield the wheels of a lock's sources, until they are installed. `files` are what was fetched, by sha256, and
-    `patches` those of each source, by its name.
-
-    Raises:
-        EnvmgrError: `build-network`, `build-folder`, and see `SourceBuild.ask`.
-    """
-    if not lock.sources:
-        yield ()
-        return
-    install, total = item.install, len(lock.sources)
-    builder = _Builder(lock, files, base, patches, item, isolate(site, runner, reporter), runner, reporter, jobs)
-    warn_of_root(reporter, [*lock.builds])
-    folder = work_folder(site, install)
-    with build_folder(install, folder, runner, reporter):
-        built: list[BuiltWheel] = []
-        with reporter.stage(f"{install.entry} build", total=total, unit="wheels") as stage:
-            for number, sdist in enumerate(lock.sources):
-
-                def tell(detail: str, number: int = number) -> None:
-                    stage.update(number, total=total, detail=detail)
-
-                built.append(builder.build(sdist, folder / sdist.name, tell))
-            stage.update(total)
-        yield tuple(built)
-
-
-@dataclass(frozen=True, slots=True)
-class _Builder:
     lock: WheelsLock
     files: Mapping[str, Path]
     base: Base
     patches: Mapping[str, Sequence[Path]]
     item: Item
-    isolation: Isolation
+    site: Site
     runner: Runner
     reporter: Reporter
     jobs: int
 
-    def build(self, sdist: LockedRow, work: Path, tell: Callable[[str], None]) -> BuiltWheel:
+    def make(self) -> tuple[InstallFacts, dict[str, str], tuple[Mapping[str, str], ...]]:
+        """Make the install, read-only.
+
+        Return its facts, path -> sha256 as the wheels promise it, and the records of wheels that were built. On any
+        failure neither staging nor a partial install stays, and a partial one is never continued.
+
+        Raises:
+            EnvmgrError: `build-network`, `build-folder`, and see `SourceBuild.ask`; InputError: `lock-invalid`.
+        """
+        install, below, minor = self.item.install, self._below, self.base.minor
+        wheels = {row: self.files[row.sha256] for row in self.lock.wheels.rows if row not in self.lock.sources}
+        require_wheels(wheels, minor, self.lock.wheels.platform, f"run `envmgr lock {install.entry}`")
+        with staged_install(install, self.site) as staged, self._built() as made:
+            staged.folder.mkdir()
+            staged.promised |= install_wheels(
+                [*wheels.values(), *made],
+                install,
+                self.runner,
+                self.reporter,
+                minor=minor,
+                base=below,
+                programs=SYSTEM_PYTHONS,
+                jobs=self.jobs,
+            )
+            staged.land()
+        facts = InstallFacts(
+            environment=path_environment(install.path),
+            python=minor,
+            needs=tuple(each.relative for each in self.item.needs[:1]),
+            imports=tuple(each["name"] for each in made.values()),
+        )
+        return facts, staged.promised, tuple(made.values())
+
+    @property
+    def _below(self) -> Path | None:
+        """The install of the Python; None for the operating system's."""
+        return self.item.needs[0].path if self.item.needs else None
+
+    @contextmanager
+    def _built(self) -> Iterator[Built]:
+        """Yield the wheels of the lock's sources, until they are installed."""
+        made: dict[Path, Mapping[str, str]] = {}
+        if not (sources := self.lock.sources):
+            yield made
+            return
+        install, total = self.item.install, len(sources)
+        isolation = isolate(self.site, self.runner, self.reporter)
+        warn_of_root(self.reporter, [*self.lock.builds])
+        folder = work_folder(self.site, install)
+        with build_folder(install, folder, self.runner, self.reporter):
+            with self.reporter.stage(f"{install.entry} build", total=total, unit="wheels") as stage:
+                for number, sdist in enumerate(sources):
+                    tell = partial(stage.update, number, total=total)
+                    made |= self._build(sdist, folder / sdist.name, isolation, tell)
+                stage.update(total)
+            yield made
+
+    def _build(self, sdist: LockedRow, work: Path, isolation: Isolation, tell: Callable[..., None]) -> Built:
         """Build one in the new folder `work`; `tell` is called with what goes on."""
-        install = self.item.install
-        file = self.files[sdist.sha256]
+        entry, file = self.item.install.entry, self.files[sdist.sha256]
         source = SourceBuild(
             name=sdist.name,
             version=sdist.version,
@@ -111,39 +123,29 @@ class _Builder:
             minor=self.base.minor,
             programs=SYSTEM_PYTHONS,
             patches=self.patches.get(sdist.name, ()),
-            base=self.item.needs[0].path if self.item.needs else None,
-            cache=wheel_cache(install.prefix),
-            isolation=self.isolation,
+            base=self._below,
+            cache=wheel_cache(self.item.install.prefix),
+            isolation=isolation,
             runner=self.runner,
         )
         work.mkdir()
         seen = PLACE if source.placed(work) else work
         if seen == work:
             self.reporter.say(
-                f"{install.entry}: {sdist.name} is built in {work}, as it cannot be seen elsewhere here: with another "
-                "user or folder its files may differ"
+                f"{entry}: {sdist.name} is built in {work}, as it cannot be seen elsewhere here: with another user or "
+                "folder its files may differ"
             )
 
         def tick() -> None:
-            tell(f"{sdist.name}, {'second' if (work / 'wheel1').exists() else 'first'} of two builds")
+            tell(detail=f"{sdist.name}, {'second' if (work / 'wheel1').exists() else 'first'} of two builds")
 
-        self.reporter.say(
-            f"{install.entry}: the log of the build of {sdist.name} is {work / 'log'}, until the build ends"
-        )
-        logs: list[str] = []
-
-        def keep(log: Path) -> str:
-            logs.append(_keep_log(log, install, sdist.name))
-            if logs[-1] and self.runner.cancel.is_set():  # no error names it
-                self.reporter.say(f"{install.entry}: the log was kept as {logs[-1]}")
-            return logs[-1]
-
-        built_with = self.lock.builds[sdist.name].rows
+        self.reporter.say(f"{entry}: the log of the build of {sdist.name} is {work / 'log'}, until the build ends")
+        built_with, keep = self.lock.builds[sdist.name].rows, partial(self._keep_log, sdist.name)
         answer = source.ask("wheel", work, built_with, jobs=self.jobs, keep_log=keep, on_tick=tick)
         path = work / "wheel0" / answer.wheel
         _require_answer(sdist, file.name, path, self.lock.wheels)
         self.reporter.say(
-            f"{install.entry}: {sdist.name} {sdist.version} was built from its source, twice the same: {path.name}"
+            f"{entry}: {sdist.name} {sdist.version} was built from its source, twice the same: {path.name}"
         )
         record = {
             "name": sdist.name,
@@ -152,10 +154,23 @@ class _Builder:
             "sdist_sha256": sdist.sha256,
             "wheel": path.name,
             "wheel_sha256": digest_of(path, _WHEEL),
-            "network": self.isolation.network,
+            "network": isolation.network,
             "path": str(seen),
         }
-        return BuiltWheel(path, record)
+        return {path: record}
+
+    def _keep_log(self, name: str, log: Path) -> str:
+        """Copy a log to `<prefix>/var/log/wheels`; return its path, or empty if it cannot be kept."""
+        install, now = self.item.install, time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+        place = install.prefix.logs / "wheels" / f"{now}-{install.entry.name}-{install.label}-{name}.log"
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(log, place)
+        except OSError:  # a full disk: the error that is shown is the build's
+            return ""
+        if self.runner.cancel.is_set():  # no error names it
+            self.reporter.say(f"{install.entry}: the log was kept as {place}")
+        return str(place)
 
 
 def _require_answer(sdist: LockedRow, file: str, wheel: Path, lock: LockedWheels) -> None:
@@ -176,84 +191,3 @@ def _require_answer(sdist: LockedRow, file: str, wheel: Path, lock: LockedWheels
             context=[f"locked: {sdist.name} {sdist.version}", f"built: {name} {version}", *unmet],
             hint="what it needs depends on the host that builds it: lock it on a host like that",
         )
-
-
-def _keep_log(log: Path, install: Install, name: str) -> str:
-    """Copy a log to `<prefix>/var/log/wheels`; return its path, or empty if it cannot be kept."""
-    now = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
-    place = install.prefix.logs / "wheels" / f"{now}-{install.entry.name}-{install.label}-{name}.log"
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(log, place)
-    except OSError:  # a full disk: the error that is shown is the build's
-        return ""
-    return str(place)
-
-
-def install_lock(
-    lock: WheelsLock,
-    files: Mapping[str, Path],
-    base: Base,
-    patches: Mapping[str, Sequence[Path]],
-    item: Item,
-    site: Site,
-    runner: Runner,
-    reporter: Reporter,
-    *,
-    jobs: int,
-) -> tuple[InstallFacts, dict[str, str], tuple[Mapping[str, str], ...]]:
-    """Make the item's install, read-only.
-
-    Return its facts, path -> sha256 as the wheels promise it, and the record of wheels that were built. `files` were
-    fetched, by sha256; `patches` are those of each source. On any failure neither staging nor a partial install stays,
-    and a partial one is never continued.
-    """
-    install = item.install
-    below = item.needs[0] if item.needs else None
-    with (
-        staged_install(install, site) as staged,
-        built_wheels(lock, files, base, patches, item, site, runner, reporter, jobs=jobs) as made,
-    ):
-        staged.folder.mkdir()
-        wheels = [files[row.sha256] for row in lock.wheels.rows if row not in lock.sources]
-        wheels += [each.path for each in made]
-        staged.promised |= _run_worker(wheels, base, below, install, runner, reporter, jobs=jobs)
-        staged.land()
-    facts = InstallFacts(
-        environment=path_environment(install.path),
-        python=base.minor,
-        needs=() if below is None else (below.relative,),
-        imports=tuple(each.record["name"] for each in made),
-    )
-    return facts, staged.promised, tuple(each.record for each in made)
-
-
-def _run_worker(
-    wheels: Sequence[Path],
-    base: Base,
-    below: Install | None,
-    install: Install,
-    runner: Runner,
-    reporter: Reporter,
-    *,
-    jobs: int,
-) -> dict[str, str]:
-    request = {
-        "wheels": [str(path) for path in wheels],
-        "staging": str(install.staging),
-        "final": str(install.path),
-        "minor": base.minor,
-        "base": None if below is None else str(below.path),
-        "programs": str(SYSTEM_PYTHONS),
-        "cache": str(wheel_cache(install.prefix)),
-        "jobs": jobs,
-    }
-    return promised_by_worker(
-        "envmgr.wheels.install_worker",
-        request,
-        len(wheels),
-        str(install.entry),
-        runner,
-        reporter,
-        failure=wheel_failure(str(install.entry)),
-    )

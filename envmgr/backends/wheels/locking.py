@@ -11,13 +11,11 @@ import platform
 import re
 import stat
 import sys
-import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from packaging.pylock import Pylock
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -42,9 +40,8 @@ from envmgr.wheels.answers import prerelease_errors
 from envmgr.wheels.fetch import wheel_failure
 from envmgr.wheels.lockfile import LockedRow, LockedWheels
 from envmgr.wheels.metadata import Metadata
-from envmgr.wheels.resolve import FoundFile, Resolution, ask_indexes, find_missing_wheels, found_file
+from envmgr.wheels.resolve import ONLY_WHEELS, FoundFile, Resolution, ask_indexes, find_missing_wheels
 from envmgr.wheels.settings import wheel_cache
-from envmgr.wheels.uv import ONLY_WHEELS, PYLOCK
 
 
 def resolve_recipe(
@@ -226,12 +223,7 @@ class _Locker:
     def _find(self, name: str) -> FoundFile:
         """Return the newest source that fits what the recipe says of it."""
         rows = [row for row in self.wanted.requirements if canonicalize_name(Requirement(row).name) == name] or [name]
-        # `--only-binary :all:` is for all other packages, and `--no-binary` for this one.
-        text = self.resolution.compile(["--no-deps", *ONLY_WHEELS, "--no-binary", name, *PYLOCK], rows)
-        package = next(p for p in Pylock.from_dict(tomllib.loads(text)).packages if canonicalize_name(p.name) == name)
-        if package.sdist is None:
-            raise EnvmgrError("unsolvable", f"no index has a source of {name} {package.version}")
-        found = found_file(package, package.sdist)
+        found = next(each for each in self.resolution.sources([name], rows) if each.row.name == name)
         if not re.fullmatch(r"[A-Za-z0-9_.!+-]+\.(tar\.gz|zip)", found.file):
             raise EnvmgrError("sdist-invalid", f"{found.file} is no archive that is unpacked here")
         self.resolution.refuse_unhashed([found])
@@ -249,13 +241,12 @@ class _Locker:
         if not names:
             return []
         try:
-            text = self.resolution.compile([*ONLY_WHEELS, *PYLOCK], [*rows, *also])
+            packages = self.resolution.ask(ONLY_WHEELS, [*rows, *also]).get("packages", ())
         except EnvmgrError as error:
             if error.reference != "unsolvable":
                 raise
             return []  # some package needs the source, or `also` is another version: that is decided when all is known
-        packages = Pylock.from_dict(tomllib.loads(text)).packages
-        return [f"{each.name}=={each.version}" for each in packages if canonicalize_name(each.name) in names]
+        return [f"{each['name']}=={each['version']}" for each in packages if canonicalize_name(each["name"]) in names]
 
     def _wheels(self, name: str, rows: Sequence[str]) -> list[FoundFile]:
         """Return the wheels that build it, under the constraints of the recipe."""

@@ -201,6 +201,19 @@ def test_flipped_byte_in_the_cache_is_never_installed(scene: WheelBox) -> None:
     assert file.read_bytes() == good
 
 
+def test_file_of_another_version_than_its_row_is_never_installed(scene: WheelBox) -> None:
+    """The sha256 alone finds a file, and only its name says what it is."""
+    scene.house.wheel("one")
+    lock = scene.entry(ENTRY, "one") / "wheels.lock"
+    scene.lock(ENTRY)
+    lock.write_text(lock.read_text().replace("one==1.0 ", "one==1.1 "))
+    told = scene.refused("build", ENTRY).stderr
+    named = f"one-1.0-py3-none-any.whl is no wheel of one 1.1 for Python {PYTHON} and x86_64-manylinux_2_28"
+    assert f"error[lock-invalid]: {named}\n" in told
+    assert told.endswith(f"hint: run `envmgr lock {ENTRY}`\n")
+    assert _nothing_left(scene)
+
+
 def test_wheel_that_cannot_be_had(scene: WheelBox) -> None:
     """Told, nothing left behind; with a server that is well the same command goes on."""
     scene.house.wheel("one", files={"large.py": "# " + "x" * 5000})

@@ -10,10 +10,14 @@ import pytest
 from envmgr.errors import InputError
 from envmgr.system.run import Runner
 from envmgr.system.users import find_account
+from envmgr.wheels.index import IndexPlace
 from envmgr.wheels.metadata import Metadata, read_metadata
-from envmgr.wheels.uv import IndexPlace, compile_requirements
+from envmgr.wheels.requirements import Question
+from envmgr.wheels.uv import compile_requirements
 from tests.helpers.open_folders import open_to_all
 
+WANTED = Question(requirements=("one",), indexes=("x",), platform="x86_64-manylinux_2_28")
+PLACES = [IndexPlace("x", "http://127.0.0.1:1")]
 HOSTILE = [
     "one\n--extra-index-url http://127.0.0.1:1/simple",
     "one\u2028--index-url http://127.0.0.1:1",
@@ -30,17 +34,10 @@ HOSTILE = [
 @pytest.mark.parametrize("row", HOSTILE)
 def test_row_that_is_no_plain_requirement_gets_into_no_file_of_uv(row: str, tmp_path: Path) -> None:
     """Whoever asks the one function that writes them."""
-    for asked, limits in (([row], []), (["one"], [row])):
+    for asked, limits in (((row,), ()), (("one",), (row,))):
+        wanted = WANTED.model_copy(update={"requirements": asked, "constraints": limits})
         with pytest.raises(InputError) as caught:
-            compile_requirements(
-                asked,
-                [IndexPlace("x", "http://127.0.0.1:1")],
-                Runner(),
-                tmp_path,
-                python="3.11",
-                platform="x86_64-manylinux_2_28",
-                constraints=limits,
-            )
+            compile_requirements(wanted, "3.11", PLACES, Runner(), tmp_path)
         assert caught.value.reference == "requirement-invalid"
         assert caught.value.message.isprintable()
         assert len(caught.value.message) < 1000
@@ -81,10 +78,10 @@ def test_uv_of_root_runs_as_the_other_user_who_writes_its_cache_alone(
     open_to_all(tmp_path)
     account = find_account("nobody")
     assert account is not None
-    monkeypatch.setattr("uv.find_uv_bin", lambda: str(program))
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login root password secret\n")
     (tmp_path / "netrc").chmod(0o600)
     program = tmp_path / "uv"
+    monkeypatch.setattr("uv.find_uv_bin", lambda: str(program))
     program.write_text(
         '#!/bin/sh\nid -u\necho "$HOME $UV_INDEX_X_USERNAME $UV_INDEX_X_PASSWORD"\ncat requirements.in\ncat netrc\n'
         "echo x >requirements.in\necho x >constraints.in\necho x >new\necho x >cache/new\nls cache\n"
@@ -92,16 +89,8 @@ def test_uv_of_root_runs_as_the_other_user_who_writes_its_cache_alone(
     program.chmod(0o755)
     before = os.umask(0o077)
     try:
-        found = compile_requirements(
-            ["one"],
-            [IndexPlace("x", "http://127.0.0.1:1")],
-            Runner(),
-            tmp_path,
-            python="3.11",
-            platform="x86_64-manylinux_2_28",
-            account=account,
-            environ={"NETRC": str(tmp_path / "netrc")},
-        )
+        environ = {"NETRC": str(tmp_path / "netrc")}
+        found = compile_requirements(WANTED, "3.11", PLACES, Runner(), tmp_path, account=account, environ=environ)
     finally:
         os.umask(before)
     assert found.splitlines() == [str(account.uid), f"{account.home} root secret", "one", "new"]

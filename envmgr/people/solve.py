@@ -16,17 +16,15 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from envmgr.catalog.site import Site
-from envmgr.errors import EnvmgrError, InputError, joined_errors
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import ModuleSpec
 from envmgr.people.base import Base, named_in
 from envmgr.people.lock import UserLock
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
-from envmgr.wheels.answers import prerelease_errors
-from envmgr.wheels.lockfile import LockedWheels
 from envmgr.wheels.metadata import Metadata
 from envmgr.wheels.requirements import Question, read_requirement
-from envmgr.wheels.resolve import ask_indexes, find_missing_wheels
+from envmgr.wheels.resolve import resolve_beside
 from envmgr.wheels.settings import PUBLIC, indexes_of
 from envmgr.wheels.target import marker_holds
 
@@ -58,7 +56,7 @@ def solve(
     Raises:
         InputError: `not-in-base`, a replaced package that the entry does not have; `not-replaceable`; `clash`, with both
             sides.
-        EnvmgrError: as `find_missing_wheels`; `prerelease`.
+        EnvmgrError: as `resolve_beside`.
     """
     replaced = {canonicalize_name(name) for name in wish.replaced}
     if strange := sorted(replaced - base.packages.keys()):
@@ -77,15 +75,14 @@ def solve(
     # First all of them, then those that nobody asks for by name, then none.
     for held in (stay, {name: version for name, version in stay.items() if name not in asked}, {}):
         try:
-            wheels = _ask(wanted.held_to(held), base, present, site, runner, reporter)
+            asks = wanted.held_to(held)
+            wheels = resolve_beside(present, asks, base.version, site, runner, reporter, newest=False).lock
             break
         except EnvmgrError as error:
             if error.reference != "unsolvable":
                 raise
             if not held:
                 raise _clash(error, wish, base, others()) from None
-    if problems := prerelease_errors(wanted, wheels.rows):
-        raise joined_errors(problems)
     return UserLock(
         on=base.entry,
         base=base.spec.digest,
@@ -94,18 +91,6 @@ def solve(
         editable=wish.editable,
         wheels=wheels,
     )
-
-
-def _ask(
-    wanted: Question, base: Base, present: Sequence[Metadata], site: Site, runner: Runner, reporter: Reporter
-) -> LockedWheels:
-    """Return the wheels that are missing beside `present`."""
-    with (
-        ask_indexes(wanted, base.version, site, runner, reporter, {}) as resolution,
-        reporter.stage("resolve", unit="packages") as stage,
-    ):
-        resolution.know(present)
-        return find_missing_wheels(resolution, stage, newest=False).lock
 
 
 def question_of(wish: Wish, site: Site) -> Question:

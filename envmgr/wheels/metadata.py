@@ -63,20 +63,13 @@ def read_metadata(text: str) -> Metadata:
 
 def metadata_in(wheel: Path) -> Metadata:
     """Return the METADATA of a file. Raise OSError, zipfile.BadZipFile; ValueError as `read_metadata` does."""
-    return read_metadata(_from_wheel(wheel))
-
-
-def _from_wheel(file: Path) -> str:
     try:
-        with zipfile.ZipFile(file) as wheel:
-            name = next((n for n in wheel.namelist() if n.endswith(".dist-info/METADATA") and n.count("/") == 1), "")
-            if not name:
-                return ""
-            with wheel.open(name) as member:
-                text = member.read(_LARGEST + 1)
+        with zipfile.ZipFile(wheel) as archive:
+            name = next((n for n in archive.namelist() if n.endswith(".dist-info/METADATA") and n.count("/") == 1), "")
+            text = archive.open(name).read(_LARGEST + 1) if name else b""
     # What zipfile says of damaged bytes, of a password, of an unknown method, and of a size that no memory has.
     except (zlib.error, EOFError, struct.error, RuntimeError, MemoryError) as error:
         raise zipfile.BadZipFile(str(error) or type(error).__name__) from None
     if len(text) > _LARGEST:
         raise ValueError(f"{name} is larger than {_LARGEST} bytes")
-    return text.decode(errors="replace")
+    return read_metadata(text.decode(errors="replace"))

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -23,7 +24,7 @@ from envmgr.system.users import Account, lesser_account
 from envmgr.wheels.answers import asked_urls, prerelease_errors
 from envmgr.wheels.index import IndexPlace, look
 from envmgr.wheels.lockfile import LockedRow, LockedWheels, file_of
-from envmgr.wheels.metadata import Metadata, normal_name
+from envmgr.wheels.metadata import Metadata
 from envmgr.wheels.requirements import Question
 from envmgr.wheels.settings import indexes_of
 from envmgr.wheels.target import target_environment, target_tags
@@ -58,18 +59,19 @@ class Resolved:
 
 
 def resolve_beside(
-    present: Mapping[str, str],
+    present: Sequence[Metadata],
     wanted: Question,
     python: str,
     site: Site,
     runner: Runner,
     reporter: Reporter,
-    places: Mapping[str, str],
+    places: Mapping[str, str] = MappingProxyType({}),
+    *,
+    newest: bool = True,
 ) -> Resolved:
-    """Return the wheels that are missing beside the distributions `present`.
+    """Return the wheels that are missing beside the packages `present`, of which none is replaced by a wheel.
 
-    `present` (normalised name -> version) need nothing themselves, and none is replaced by a wheel. `python` is a
-    version; `places` maps an index to the URL or folder to ask instead, this once.
+    `python` is a version; `places` maps an index to the URL or folder to ask instead, this once.
 
     Raises:
         EnvmgrError: as `find_missing_wheels`, its problems, and `prerelease`.
@@ -78,15 +80,17 @@ def resolve_beside(
         ask_indexes(wanted, python, site, runner, reporter, places) as resolution,
         reporter.stage("resolve", unit="packages") as stage,
     ):
-        resolution.know([Metadata(name=normal_name(name), version=version) for name, version in present.items()])
-        found = find_missing_wheels(resolution, stage)
+        resolution.know(present)
+        found = find_missing_wheels(resolution, stage, newest=newest)
     if problems := [*found.problems, *prerelease_errors(wanted, found.lock.rows)]:
         raise joined_errors(problems)
     return found
 
 
-def find_missing_wheels(resolution: Resolution, stage: Stage, *, newest: bool = True) -> Resolved:
-    """Return the wheels that complete what `resolution` knows.
+def find_missing_wheels(
+    resolution: Resolution, stage: Stage, sources: Sequence[FoundFile] = (), *, newest: bool = True
+) -> Resolved:
+    """Return the wheels that complete what `resolution` knows, and its `sources`, as one lock.
 
     Its problem is `wheels-older`, if `newest` versions are wanted.
 
@@ -98,7 +102,7 @@ def find_missing_wheels(resolution: Resolution, stage: Stage, *, newest: bool = 
     found = [each for each in chosen if each.row.name not in resolution.known]
     stage.update(len(found), total=len(found))
     held.refuse_unhashed(found)
-    lock = resolution.lock_of(found)
+    lock = resolution.lock_of([*found, *sources])
     older = _wheels_older(resolution, lock.versions) if newest else ()
     needed = frozenset(each.row.name for each in chosen if each.row.name in resolution.known)
     return Resolved(lock, needed, tuple(older))

@@ -22,6 +22,7 @@ from envmgr.system.worker import emit
 from envmgr.wording import one_line
 
 if TYPE_CHECKING:
+    from installer.records import Hash
     from installer.sources import WheelFile
 
 _PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
@@ -104,7 +105,9 @@ def _read(wheel: Path, minor: str) -> Iterator[_Promise]:
     with as_bad_wheel(wheel), zipfile.ZipFile(wheel) as archive:
         source = WheelFile(archive)
         source.validate_record(validate_contents=False)  # the sums are compared when the install is hashed
-        sums, points = _sums(source), []
+        # Without padding in RECORD; more than it needs does no harm.
+        sums = {path: base64.urlsafe_b64decode(f"{each.value}==").hex() for path, each in _sums(source).items()}
+        points = []
         if "entry_points.txt" in source.dist_info_filenames:
             try:
                 points = [row[:3] for row in parse_entrypoints(source.read_dist_info("entry_points.txt"))]
@@ -129,11 +132,12 @@ def _read(wheel: Path, minor: str) -> Iterator[_Promise]:
         yield _Promise(f"bin/{name}", f"starts {module}:{attribute}", True)
 
 
-def _sums(source: WheelFile) -> dict[str, str]:
-    """Return path -> sha256 as RECORD has it; empty where it has none."""
-    from installer.records import parse_record_file
+def _sums(source: WheelFile) -> dict[str, Hash]:
+    """Return path -> sha256 as RECORD has it, without what it has none of."""
+    from installer.records import Hash, parse_record_file
 
-    return {path: _hex(text) for path, text, _ in parse_record_file(source.read_dist_info("RECORD").splitlines())}
+    rows = parse_record_file(source.read_dist_info("RECORD").splitlines())
+    return {path: Hash.parse(text) for path, text, _ in rows if text.startswith("sha256=")}
 
 
 def is_program(name: str, minor: str) -> bool:
@@ -169,14 +173,6 @@ def _place(path: str, data: str, schemes: Mapping[str, str]) -> str:
     if folder is None or not inner:
         raise BadWheel(f"{one_line(path)}: there is no scheme `{one_line(scheme)}`")
     return f"{folder}/{inner}" if folder else inner
-
-
-def _hex(text: str) -> str:
-    """Return the sha256 of a row's `sha256=<urlsafe base64 without padding>`, as hex digits."""
-    kind, _, value = text.partition("=")
-    if kind != "sha256" or not value:
-        return ""
-    return base64.urlsafe_b64decode(value + "=" * (-len(value) % 4)).hex()
 
 
 def inflate_by_isal() -> None:

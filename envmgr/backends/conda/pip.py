@@ -61,6 +61,7 @@ def add_wheels(
     Raises:
         EnvmgrError: `pip-without-python`, and those of `wheels.resolve.resolve_beside`.
     """
+    from envmgr.wheels.metadata import Metadata
     from envmgr.wheels.resolve import resolve_beside
 
     python = require_python(lock.packages)
@@ -69,7 +70,7 @@ def add_wheels(
     if keep is not None and keep.added is not None:
         old = keep.added
         question = question.keeping(old.rows, upgrade) if upgrade else question.held_to(old.versions).keeping(old.rows)
-    present = {name: _marked(version) for name, (_, version) in brought.items()}
+    present = [Metadata(name=name, version=_marked(version)) for name, (_, version) in brought.items()]
     try:
         resolved = resolve_beside(present, question, python, site, runner, reporter, places)
     except EnvmgrError as error:

@@ -80,8 +80,7 @@ class LoadedWheelsLock(LoadedLock):
         return found.wheels.describe()
 
     def texts(self, recipe: Recipe) -> Mapping[str, str]:
-        named = [recipe.input.get(field) for field in ("requirements", "constraints")]
-        files = [*(each for each in named if isinstance(each, str)), *(patch.file for patch in self.wanted.patches)]
+        files = WheelsInput.model_validate(recipe.input).files
         tree = catalog_of(self.folder)
         found = {name: read_bytes(self.folder / name, BESIDE, tree=tree).decode(errors="replace") for name in files}
         return {**found, **wheels_lock_texts(self.content)}

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -25,7 +25,7 @@ from envmgr.system.child import python_module
 from envmgr.system.files import explain_os_error
 from envmgr.system.log_excerpt import meaningful, without_colour
 from envmgr.system.models import FrozenModel
-from envmgr.system.run import Completed, Runner, clean_env
+from envmgr.system.run import Runner, clean_env
 from envmgr.system.sandbox import PLACE, seen_at_place
 from envmgr.system.untrusted_files import ROW, Kind, open_untrusted, read_json
 from envmgr.system.users import Account
@@ -85,18 +85,15 @@ class BuildReply(FrozenModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceBuild:
-    """A source as a file, and the way to build it. `base` is the folder of the Python's install; None: `programs`.
+    """A source as a file, and the way to build it. `python` is the folder of an install, or a program, as uv finds both.
 
     `cache` is the folder with the wheels that it is built with.
     """
 
-    name: str
-    version: str
+    row: LockedRow
     sdist: Path
     patches: Sequence[Path]
-    minor: str
-    base: Path | None
-    programs: Path
+    python: Path
     cache: Path
     isolation: Isolation
     runner: Runner
@@ -121,14 +118,14 @@ class SourceBuild:
         """
         from uv import find_uv_bin
 
-        log, told = work / "log", work / _ANSWER
+        log = work / "log"
         words = self.placed(work)
         seen = PLACE if words else work
         request = {
             "ask": question,
             "sdist": str(self.sdist),
             "patches": [str(path) for path in self.patches],
-            "python": str(self._python),
+            "python": str(self.python),
             "lock": "".join(f"{each.name}=={each.version} --hash=sha256:{each.sha256}\n" for each in wheels),
             "folders": [str(self.cache / each.sha256) for each in wheels],
             "uv": find_uv_bin(),
@@ -138,6 +135,7 @@ class SourceBuild:
         # Its output goes into the log from its first instruction on: a pipe would be ours, and could be flooded.
         argv: list[str | Path] = [*self.isolation.words, *words, "/bin/sh", "-c", 'exec "$@" >>"$0" 2>&1', seen / "log"]
         argv += python_module(_CHILD)
+        answer: BuildReply | None = None
         try:
             done = self.runner.run(
                 argv,
@@ -149,61 +147,47 @@ class SourceBuild:
                 on_tick=on_tick,
                 timeout=None if question == "wheel" else _QUESTION_LIMIT,
             )
+            said = [f"its process {ending(done.returncode)}", *done.stderr.strip().splitlines()[-5:]]
         except CommandError as error:
-            raise self._failure(
-                BuildReply(kind="build-failed"), question, [error.message], log, keep_log(log)
-            ) from None
+            done, said = None, [error.message]
         except BaseException:
             keep_log(log)
             raise
         kept = keep_log(log)
-        answer = self._read(told, question, done, log, kept)
+        if done is not None and done.returncode == 0:
+            answer = self._read(work / _ANSWER, kept)
+        if answer is None:
+            raise self._failure(BuildReply(kind="build-failed"), question, said, log, kept)
         if answer.kind:
             raise self._failure(answer, question, (), log, kept)
         return answer
-
-    @property
-    def _python(self) -> Path:
-        """uv finds the Python of a whole install by its folder."""
-        return self.base or self.programs / f"python{self.minor}"
 
     def placed(self, work: Path) -> tuple[str, ...]:
         """Return the words by which a build sees `work` at PLACE, which is the same for every user and host.
 
         There are no words if the build would lack something at that place.
         """
-        needed = [
-            self.sdist,
-            *self.patches,
-            self.cache,
-            self._python,
-            Path(sys.executable),
-            Path(sys.prefix),
-            _PACKAGES,
-        ]
+        needed = [self.sdist, *self.patches, self.cache, self.python, Path(sys.executable), Path(sys.prefix), _PACKAGES]
         if any(path.is_relative_to(PLACE) or path.resolve().is_relative_to(PLACE) for path in needed):
             return ()
         return seen_at_place(work, self.isolation.words, self.runner, self.account)
 
-    def _read(self, told: Path, question: str, done: Completed, log: Path, kept: str) -> BuildReply:
+    def _read(self, told: Path, kept: str) -> BuildReply | None:
+        """Return the answer; None if it cannot be read: the log says most then."""
         try:
-            return BuildReply.model_validate(read_json(told, ROW) if done.returncode == 0 else None)
+            return BuildReply.model_validate(read_json(told, ROW))
         except ValidationError as error:
-            if done.returncode == 0:
-                found = error.errors(include_url=False)
-                raise EnvmgrError(
-                    "sdist-invalid",
-                    f"what {self.name} {self.version} says of itself is refused",
-                    context=[one_line(reason_of(each)) for each in found[:10]],
-                    log=kept,
-                    hint="a patch of its pyproject.toml (`patches` in the recipe) can say it as the index gives it; "
-                    "or lock another version",
-                ) from None
-        # Without an answer that can be read, the log says most.
+            found = error.errors(include_url=False)
+            raise EnvmgrError(
+                "sdist-invalid",
+                f"what {self.row.name} {self.row.version} says of itself is refused",
+                context=[one_line(reason_of(each)) for each in found[:10]],
+                log=kept,
+                hint="a patch of its pyproject.toml (`patches` in the recipe) can say it as the index gives it; "
+                "or lock another version",
+            ) from None
         except (OSError, ValueError, EnvmgrError):
-            pass
-        said = [f"its process {ending(done.returncode)}", *done.stderr.strip().splitlines()[-5:]]
-        raise self._failure(BuildReply(kind="build-failed"), question, said, log, kept)
+            return None
 
     def _failure(self, answer: BuildReply, question: str, said: Sequence[str], log: Path, kept: str) -> EnvmgrError:
         """Return the error of an answer; `said` is what the process itself ended with."""
@@ -212,39 +196,30 @@ class SourceBuild:
         if any(_FULL in line for line in lines):
             with explain_os_error(log.parent):
                 raise OSError(errno.ENOSPC, _FULL)
+        lacks = _LACKS.search("\n".join(lines))
         fields = {
-            "name": self.name,
-            "package": f"{self.name} {self.version}",
+            "name": self.row.name,
+            "package": f"{self.row.name} {self.row.version}",
             "message": one_line(answer.message),
             "fact": "build from its source" if question == "wheel" else "say what it is built with, and what it needs",
-            "lacked": _lacked_package(lines),
+            # The module that it did not find, as a requirement.
+            "lacked": lacks[1].replace("_", "-") if lacks else "NAME==VERSION",
         }
         if answer.kind == "build-failed" and not lines:
             lines = [fields["message"]]
         return _ROWS[answer.kind].error(fields, lines, kept)
 
 
-def _lacked_package(lines: Iterable[str]) -> str:
-    """Return what a build needs by what it said: the name of the module that it did not find, as a requirement."""
-    lacks = _LACKS.search("\n".join(lines))
-    return lacks[1].replace("_", "-") if lacks else "NAME==VERSION"
-
-
-def _lines(log: Path) -> list[str]:
-    """Return the last lines of a log; none if a link or a pipe lies in its place."""
+def _excerpt(log: Path) -> list[str]:
+    """Return the lines of a log that say what is wrong; none if a link or a pipe lies in its place."""
     try:
         with open_untrusted(log, _LOG, tree=None) as file:
             text = os.pread(file, _TAIL, max(0, os.fstat(file).st_size - _TAIL)).decode(errors="replace")
     except (OSError, EnvmgrError):
         return []
-    lines = without_colour(text.partition(f"\n{_OF_UV}")[0]).splitlines()
+    said = without_colour(text.partition(f"\n{_OF_UV}")[0]).splitlines()
     # Lines with `$ ` are the commands themselves, which build_child.py writes.
-    return [line for line in lines if line.strip() and not line.startswith("$ ")]
-
-
-def _excerpt(log: Path) -> list[str]:
-    """Return the lines of a log that say what is wrong."""
-    lines = _lines(log)
+    lines = [line for line in said if line.strip() and not line.startswith("$ ")]
     found = meaningful("\n".join(lines))
     # Of an error of Python's the last lines say what is wrong, and those before them how it came there.
     return [line.rstrip() for line in lines[-_OF_PYTHON:]] if any(map(_TRACEBACK.match, found)) else found

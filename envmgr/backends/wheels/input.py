@@ -154,9 +154,9 @@ def read_question(given: WheelsInput, folder: Path) -> WheelsQuestion:
     Raises:
         InputError: `requirements-missing`, `requirement-invalid` with file and line; `patch-missing`, `patch-differs`.
     """
+    if fault := next(question_faults(given, folder), None):
+        raise fault
     requirements, constraints = (_rows(each, folder) for each in (given.requirements, given.constraints))
-    if not requirements:
-        raise _asks_for_nothing(folder / str(given.requirements))
     date = given.exclude_newer
     return WheelsQuestion(
         python=given.python,
@@ -174,14 +174,11 @@ def read_question(given: WheelsInput, folder: Path) -> WheelsQuestion:
 def question_faults(given: WheelsInput, folder: Path) -> Iterator[EnvmgrError]:
     """Yield the first fault of each file that the input names."""
     for value in (given.requirements, given.constraints):
-        if isinstance(value, str):
-            try:
-                rows = _rows(value, folder)
-            except EnvmgrError as error:
-                yield error
-            else:
-                if not rows and value == given.requirements:
-                    yield _asks_for_nothing(folder / value)
+        try:
+            if not _rows(value, folder) and value == given.requirements:
+                yield InputError("requirements-missing", f"{folder / str(value)} asks for nothing")
+        except EnvmgrError as error:
+            yield error
     for patch in given.patches:
         try:
             _checked_patch(patch, folder, given.build)
@@ -202,10 +199,6 @@ def _rows(value: tuple[str, ...] | str, folder: Path) -> tuple[str, ...]:
             hint=f"`envmgr import {path} --as NAME/VERSION` makes another entry of the file; or take the hashes out",
         )
     return tuple(row.requirement for row in rows)
-
-
-def _asks_for_nothing(path: Path) -> InputError:
-    return InputError("requirements-missing", f"{path} asks for nothing")
 
 
 def _checked_patch(patch: Patch, folder: Path, build: Sequence[str]) -> Patch:

@@ -117,13 +117,10 @@ class WheelsInstall:
         """Build one in the new folder `work`; `tell` is called with what goes on."""
         entry, file = self.item.install.entry, self.files[sdist.sha256]
         source = SourceBuild(
-            name=sdist.name,
-            version=sdist.version,
+            row=sdist,
             sdist=file,
-            minor=self.base.minor,
-            programs=SYSTEM_PYTHONS,
+            python=self._below or SYSTEM_PYTHONS / f"python{self.base.minor}",
             patches=self.patches.get(sdist.name, ()),
-            base=self._below,
             cache=wheel_cache(self.item.install.prefix),
             isolation=isolation,
             runner=self.runner,

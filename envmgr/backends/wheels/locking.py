@@ -12,7 +12,7 @@ import re
 import stat
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -38,7 +38,7 @@ from envmgr.system.untrusted_files import BESIDE, copy_file
 from envmgr.system.users import Account, runs_for_root
 from envmgr.wheels.answers import prerelease_errors
 from envmgr.wheels.fetch import wheel_failure
-from envmgr.wheels.lockfile import LockedRow, LockedWheels
+from envmgr.wheels.lockfile import LockedWheels
 from envmgr.wheels.metadata import Metadata
 from envmgr.wheels.resolve import ONLY_WHEELS, FoundFile, Resolution, ask_indexes, find_missing_wheels
 from envmgr.wheels.settings import wheel_cache
@@ -73,26 +73,24 @@ def resolve_recipe(
         ask_indexes(asked, base.version, site, runner, reporter, places) as resolution,
         reporter.stage("resolve", unit="packages") as stage,
     ):
-        sources = _Sources(keep.sources, keep.builds) if keep is not None else _Sources()
+        sources, builds = list[FoundFile](), {} if keep is None else keep.builds
         if keep is not None and not upgrade:
             resolution.know([Metadata(name=row.name, version=row.version) for row in keep.sources])
+            sources = [FoundFile(row, "", "", None) for row in keep.sources]
         elif wanted.build:
-            sources = _lock_sources(wanted, base, recipe, resolution, stage, old=sources.builds)
-        found = find_missing_wheels(resolution, stage)
+            sources, builds = _lock_sources(wanted, base, recipe, resolution, stage, old=builds)
+        found = find_missing_wheels(resolution, stage, sources)
         if unasked := [name for name in wanted.build if name not in found.needed]:
             raise InputError(
                 "build-unasked",
                 f"input.build names {', '.join(unasked)}, which nothing asks for",
                 hint="add it to `requirements`, or take it out of `build`",
             )
-    rows = tuple(sorted((*found.lock.rows, *sources.rows), key=lambda row: row.name))
-    size = None if None in (found.lock.size, sources.size) else (found.lock.size or 0) + (sources.size or 0)
     digest = {"recipe": wanted.digest()}
     lock = WheelsLock(
-        found.lock.model_copy(update={"rows": rows, "size": size, **digest}),
-        {name: each.model_copy(update=digest) for name, each in sources.builds.items()},
+        found.lock.model_copy(update=digest), {name: each.model_copy(update=digest) for name, each in builds.items()}
     )
-    return lock, (*found.problems, *prerelease_errors(wanted, rows), *_other_versions(lock, wanted))
+    return lock, (*found.problems, *prerelease_errors(wanted, lock.wheels.rows), *_other_versions(lock, wanted))
 
 
 def _pinned(wanted: WheelsQuestion, keep: WheelsLock) -> WheelsQuestion:
@@ -119,15 +117,6 @@ def _other_versions(lock: WheelsLock, wanted: WheelsQuestion) -> Iterator[Envmgr
                 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Sources:
-    """The sources of a lock: their rows, the wheels that each is built with, and the bytes of the sources."""
-
-    rows: Sequence[LockedRow] = ()
-    builds: Mapping[str, LockedWheels] = field(default_factory=dict)
-    size: int | None = 0
-
-
 def _lock_sources(
     wanted: WheelsQuestion,
     base: Base,
@@ -135,9 +124,9 @@ def _lock_sources(
     resolution: Resolution,
     stage: Stage,
     old: Mapping[str, LockedWheels],
-) -> _Sources:
-    """Return one source for each name of `wanted.build`: the newest that fits, or the one that is kept, with the wheels
-    that build it; those of `old` are kept.
+) -> tuple[list[FoundFile], Mapping[str, LockedWheels]]:
+    """Return one source for each name of `wanted.build`: the newest that fits, or the one that is kept; and the wheels
+    that build each. Those of `old` are kept.
 
     From here on `resolution` knows what they need: uv resolves the rest beside them, and builds nothing.
 
@@ -148,23 +137,18 @@ def _lock_sources(
     account = runs_for_root(site.build_user, site.prefix, mask=site.policies.mask)
     warn_of_root(reporter, wanted.build, account)
     isolation = isolate(site, resolution.runner, reporter, account)
-    locker = _Locker(wanted, recipe, resolution, stage, account, isolation, old, *_python(base, wanted, site))
+    locker = _Locker(wanted, recipe, resolution, stage, account, isolation, old, _python(base, wanted, site))
     locked = {name: locker.lock(name) for name in wanted.build}
     resolution.know([metadata for _, _, metadata in locked.values()])
-    sizes = [file.size for file, _, _ in locked.values()]
-    return _Sources(
-        [file.row for file, _, _ in locked.values()],
-        {name: resolution.lock_of(wheels) for name, (_, wheels, _) in locked.items()},
-        None if None in sizes else sum(filter(None, sizes)),
-    )
+    builds = {name: resolution.lock_of(wheels) for name, (_, wheels, _) in locked.items()}
+    return [source for source, _, _ in locked.values()], builds
 
 
 @dataclass(frozen=True, slots=True)
 class _Locker:
     """The locking of one recipe.
 
-    `built` are the wheels that each source of the old lock is built with, which stay where they fit. `installed` is the
-    install of the Python, or None; then `programs` is a folder of this host that has it.
+    `built` are the wheels that each source of the old lock is built with, which stay where they fit.
     """
 
     wanted: WheelsQuestion
@@ -174,8 +158,7 @@ class _Locker:
     account: Account | None
     isolation: Isolation
     built: Mapping[str, LockedWheels]
-    installed: Path | None
-    programs: Path
+    python: Path
 
     def lock(self, name: str) -> tuple[FoundFile, list[FoundFile], Metadata]:
         """Return the source of a package, the wheels that build it, and the metadata of its wheel."""
@@ -188,13 +171,10 @@ class _Locker:
             for patch in patches:
                 copy_file(self.recipe / patch.file, files / patch.file, BESIDE, tree=catalog_of(self.recipe))
             source = SourceBuild(
-                name=name,
-                version=found.row.version,
+                row=found.row,
                 sdist=files / found.row.sha256 / found.file,
                 patches=[files / patch.file for patch in patches],
-                minor=".".join(self.resolution.python.split(".")[:2]),
-                base=self.installed,
-                programs=self.programs,
+                python=self.python,
                 cache=files,
                 isolation=self.isolation,
                 runner=self.resolution.runner,
@@ -277,7 +257,7 @@ class _Locker:
         work.mkdir()
         if self.account is not None:
             _give(folder, self.account)
-        tell = partial(self.stage.update, 0, detail=f"{source.name}, its build is asked")
+        tell = partial(self.stage.update, 0, detail=f"{source.row.name}, its build is asked")
         return source.ask(question, work, [each.row for each in found], on_tick=tell)
 
 
@@ -293,8 +273,8 @@ def _give(folder: Path, account: Account) -> None:
     change_tree(folder, owner=account.uid, group=account.gid, only=ours)
 
 
-def _python(base: Base, wanted: WheelsQuestion, site: Site) -> tuple[Path | None, Path]:
-    """Return the install of the Python, or None and the folder of one of this host.
+def _python(base: Base, wanted: WheelsQuestion, site: Site) -> Path:
+    """Return the install of the Python, or one of this host.
 
     Raise EnvmgrError `lock-needs-python`.
     """
@@ -308,10 +288,10 @@ def _python(base: Base, wanted: WheelsQuestion, site: Site) -> tuple[Path | None
     if base.entry is not None:
         install = base.entry.lock.items(site, read_target(site.cpu_level))[-1].install
         if install.exists():
-            return install.path, SYSTEM_PYTHONS
+            return install.path
     for programs in (SYSTEM_PYTHONS, Path(sys.base_prefix) / "bin"):
-        if (programs / f"python{base.minor}").is_file():
-            return None, programs
+        if (python := programs / f"python{base.minor}").is_file():
+            return python
     by_entry, by_host = f"`envmgr build --no-publish {base.name}` makes it", f"install python{base.minor} on this host"
     raise EnvmgrError(
         "lock-needs-python",

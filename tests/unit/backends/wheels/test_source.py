@@ -12,6 +12,7 @@ from envmgr.backends.wheels.build_child import _differing
 from envmgr.errors import EnvmgrError
 from envmgr.store.isolation import Isolation
 from envmgr.system.run import Runner
+from envmgr.wheels.lockfile import LockedRow
 
 
 def test_lines_of_a_failed_build(tmp_path: Path) -> None:
@@ -30,13 +31,10 @@ def test_build_on_a_full_disk_says_so(tmp_path: Path) -> None:
     """Whatever wrote the file: uv, a compiler, the package itself."""
     says = ("sh", "-c", "echo 'fast.c: fatal error: No space left on device' >>log; exit 1", "sh")
     source = SourceBuild(
-        name="here",
-        version="1.0",
+        row=LockedRow(name="here", version="1.0", sha256="0" * 64),
         sdist=tmp_path / "here-1.0.tar.gz",
         patches=(),
-        minor="3.11",
-        base=None,
-        programs=Path("/usr/bin"),
+        python=Path("/usr/bin/python3.11"),
         cache=tmp_path,
         isolation=Isolation(says, "none"),
         runner=Runner(),

@@ -59,11 +59,8 @@ def pass_gate(ctx: Context, requirements: Mapping[str, NodeNeeds], mode: Mode) -
 def _known_facts(ctx: Context) -> FleetFacts:
     fleet = read_node_facts(ctx.prefix)
     if fleet is None or not fleet.seen:
-        context, hint = (
-            f"nothing in {facts_file(ctx.prefix)}",
-            "`envmgr audit`, then build; `--no-gate` builds without asking",
-        )
-        message = "no audit has found out yet what the nodes can run"
+        message, context = "no audit has found out yet what the nodes can run", f"nothing in {facts_file(ctx.prefix)}"
+        hint = "`envmgr audit`, then build; `--no-gate` builds without asking"
         raise EnvmgrError("gate-no-facts", message, context=context, hint=hint)
     return fleet
 

@@ -64,9 +64,8 @@ class ListEntryResult(Result):
 
     def lines(self) -> Lines:
         recipe, software = self.recipe, self.software
-        requires = [
-            f"{k} {f'>= {v}' if isinstance(v, str) else ', '.join(v)}" for k, v in recipe["requires"].items() if v
-        ]
+        asked = {k: v for k, v in recipe["requires"].items() if v}
+        requires = [f"{k} >= {v}" if isinstance(v, str) else f"{k} {', '.join(v)}" for k, v in asked.items()]
         rows = [
             ("entry", self.entry),
             ("state", ", ".join([self.state, *self.notes])),

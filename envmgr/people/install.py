@@ -6,13 +6,12 @@ It has a manifest, as installs of a site have. Nothing is left of one that did n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from envmgr.catalog.names import MODULE_NAME, Entry
 from envmgr.catalog.site import Site, read_target
-from envmgr.catalog.site_file import Policies
 from envmgr.downloads import cached_file
 from envmgr.downloads.bring import Fetching
 from envmgr.downloads.fetch import fetch_sets
@@ -59,11 +58,17 @@ def make_install(
     Raises:
         EnvmgrError: as downloads and the installation of wheels fail; `disk-full` also for a quota.
     """
-    own = site.model_copy(update={"prefix": install.prefix.root, "policies": _own_policies(site)})
+    policies = site.policies.model_copy(update={"group": None, "min_free": 0})
+    own = site.model_copy(update={"prefix": install.prefix.root, "policies": policies})
+    label = str(install.entry)
     downloads = Prefix(install.prefix.cache / install.label)  # its own: another create may be under way
     with (
         explain_os_error(install.lock),
-        file_lock(install.lock, on_wait=_waiting(install, reporter), check=runner.raise_if_cancelled),
+        file_lock(
+            install.lock,
+            on_wait=lambda holder: reporter.say(f"{label}: waiting for {holder}, which makes it"),
+            check=runner.raise_if_cancelled,
+        ),
     ):
         if install.exists():
             return
@@ -72,8 +77,7 @@ def make_install(
         given = {row.sha256: path for row in rows if (path := cached_file(cached, row.sha256))}
         try:
             with staged_install(install, own, marks=False) as staged:
-                label, cache = str(install.entry), wheel_cache(downloads)
-                sets = [wheel_files(rows, lock.wheels.indexes, label, own, cache)]
+                sets = [wheel_files(rows, lock.wheels.indexes, label, own, wheel_cache(downloads))]
                 fetched = fetch_sets(sets, Fetching(own.policies, runner, reporter, label), given).paths
                 staged.folder.mkdir()
                 files = {row: fetched[row.sha256] for row in rows}
@@ -112,14 +116,6 @@ def make_install(
         finally:
             with suppress(OSError):  # downloads count against the user's quota
                 remove_tree(downloads.root)
-
-
-def _own_policies(site: Site) -> Policies:
-    return site.policies.model_copy(update={"group": None, "min_free": 0})
-
-
-def _waiting(install: Install, reporter: Reporter) -> Callable[[str], None]:
-    return lambda holder: reporter.say(f"{install.entry}: waiting for {holder}, which makes it")
 
 
 def _finish(folder: Path, install: Install, lock: UserLock, base: Base) -> None:

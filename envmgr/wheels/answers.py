@@ -58,7 +58,9 @@ def prerelease_errors(wanted: Question, rows: Iterable[LockedRow]) -> list[Envmg
     asked = [*_readable((*wanted.requirements, *wanted.constraints))]
     meant = {canonicalize_name(read.name) for read in asked if read.specifier.prereleases or read.url}
     names = {canonicalize_name(read.name) for read in asked} - meant
-    if not (found := [(row.name, row.version) for row in rows if row.name in names and _is_pre(row.version)]):
+    if not (
+        found := [(row.name, row.version) for row in rows if row.name in names and Version(row.version).is_prerelease]
+    ):
         return []
     named = [f"{name} {version}" for name, version in found]
     pins = ", ".join(f"`{name}=={version}`" for name, version in found[:_MOST_SHOWN])
@@ -69,13 +71,6 @@ def prerelease_errors(wanted: Question, rows: Iterable[LockedRow]) -> list[Envmg
             hint=f"ask for it by its version in the recipe ({pins}), or constrain it to a release",
         )
     ]
-
-
-def _is_pre(version: str) -> bool:
-    try:
-        return Version(version).is_prerelease
-    except InvalidVersion:
-        return False
 
 
 def asked_urls(rows: Iterable[str]) -> dict[str, tuple[str, str]]:

@@ -20,8 +20,8 @@ from envmgr.wheels.target import target_tags
 
 
 def require_wheels(files: Mapping[LockedRow, Path], minor: str, platform: str, hint: str) -> None:
-    """Raise InputError `lock-invalid` for a file that is no wheel of its row for the Python: it was found by its sha256
-    alone, and only its name says what it is.
+    """Raise InputError `lock-invalid` for a file that is no wheel of its row for the Python: only its sha256 found it,
+    and only its name says what it is.
     """
     tags = frozenset(target_tags(minor, platform))
     for row, file in files.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from itertools import accumulate
 from typing import TYPE_CHECKING, Self
 
 from pydantic import Field
@@ -21,7 +22,7 @@ if TYPE_CHECKING:  # a parser, which is slow to import: a lock is read without i
     from packaging.markers import Marker
     from packaging.requirements import Requirement
 
-    from envmgr.wheels.lockfile import LockedRow
+    from envmgr.wheels.lockfile import LockedRow, LockedWheels
 
 MOST_ROWS = 5_000  # requirements of one file, or of one package
 MOST_FAULTS = 100  # rows that are refused, in one message
@@ -80,6 +81,12 @@ class Question(FrozenModel):
         kept = {f"{each.name}=={each.version}": each.sha256 for each in files if each.name not in upgrade}
         return self.model_copy(update={"kept": kept, "upgrade": tuple(upgrade)})
 
+    def again(self, old: LockedWheels, upgrade: Collection[str] = ()) -> Self:
+        """Return the same question, whose answer is that of the lock `old`, but for the packages to `upgrade` and what
+        these need.
+        """
+        return (self if upgrade else self.held_to(old.versions)).keeping(old.rows, upgrade)
+
     def held_to(self, versions: Mapping[str, str]) -> Self:
         """Return the same question, whose answer has no other version of these packages."""
         limits = (f"{name}=={version}" for name, version in sorted(versions.items()))
@@ -102,9 +109,16 @@ def read_requirement(row: str) -> Requirement:
         means = next((text for option, text in _OPTIONS if option.match(row)), f"options do not belong here: {_MEANS}")
         raise ValueError(f"`{shown}`: {means}")
     wheel = _with_sum(row)
-    if not wheel:
-        _refuse_place(row, shown)
-    if _depth(row) > _DEEPEST:
+    if not wheel and (folder := _FOLDER.match(row)):
+        raise ValueError(
+            f"`{shown}` names a folder of another machine, as `pip freeze` does for conda's packages: write "
+            f"`{folder[1]}==VERSION`, or name {folder[1]} in `specs` of a conda recipe"
+        )
+    if not wheel and _PLACE.match(row):
+        raise _names_place(shown)
+    if not wheel and "#" in row:
+        raise ValueError(f"`{shown}` is no requirement: it has U+0023")
+    if max(accumulate((each == "(") - (each == ")") for each in row), default=0) > _DEEPEST:
         raise ValueError(f"`{shown}` has more than {_DEEPEST} brackets in each other")
     try:
         requirement = Requirement(wheel or row.replace("\t", " ").strip())
@@ -128,19 +142,6 @@ def _with_sum(row: str) -> str:
         return ""
     sha256 = (found["own"] or found["beside"]).lower()
     return f"{found['name']}@ {found['url']}#sha256={sha256}{found['marker'] or ''}"
-
-
-def _refuse_place(row: str, shown: str) -> None:
-    if folder := _FOLDER.match(row):
-        name = folder[1]
-        raise ValueError(
-            f"`{shown}` names a folder of another machine, as `pip freeze` does for conda's packages: write "
-            f"`{name}==VERSION`, or name {name} in `specs` of a conda recipe"
-        )
-    if _PLACE.match(row):
-        raise _names_place(shown)
-    if "#" in row:
-        raise ValueError(f"`{shown}` is no requirement: it has U+0023")
 
 
 def _names_place(shown: str) -> ValueError:
@@ -181,11 +182,3 @@ def checked_all(rows: Iterable[str]) -> tuple[str, ...]:
     if faults:
         raise ValueError("\n".join(shortened(faults, MOST_FAULTS)))
     return tuple(found)
-
-
-def _depth(row: str) -> int:
-    depth = most = 0
-    for each in row:
-        depth += (each == "(") - (each == ")")
-        most = max(most, depth)
-    return most

@@ -97,15 +97,20 @@ def find_missing_wheels(
     Raises:
         EnvmgrError: `unsolvable`, `no-network`, `resolve-failed`, `wheel-unhashed`.
     """
-    held = resolution.held()
+    held = resolution
+    if moving := resolution.wanted.upgrade:
+        # Where nothing is kept: uv may rather leave them old than change what is kept.
+        free = replace(resolution, wanted=resolution.wanted.model_copy(update={"kept": {}}))
+        packages = free.ask(ONLY_WHEELS).get("packages", ())
+        moved = {each["name"]: str(each["version"]) for each in packages if each["name"] in moving}
+        held = replace(resolution, wanted=resolution.wanted.held_to(moved))
     chosen = held.wheels()
     found = [each for each in chosen if each.row.name not in resolution.known]
     stage.update(len(found), total=len(found))
     held.refuse_unhashed(found)
     lock = resolution.lock_of([*found, *sources])
-    older = _wheels_older(resolution, lock.versions) if newest else ()
     needed = frozenset(each.row.name for each in chosen if each.row.name in resolution.known)
-    return Resolved(lock, needed, tuple(older))
+    return Resolved(lock, needed, tuple(_wheels_older(resolution, lock.versions)) if newest else ())
 
 
 def _wheels_older(resolution: Resolution, versions: Mapping[str, str]) -> Iterator[EnvmgrError]:
@@ -166,19 +171,11 @@ class Resolution:
         self.known = {each.name: each.version for each in present}
         if present:
             folder = self.scratch / "known"
-            _write_placeholders(present, folder)
+            folder.mkdir()
+            folder.chmod(0o755)  # every user can read them
+            for each in present:
+                _write_placeholder(each, folder)
             self._placeholders = ["--find-links", str(folder)]
-
-    def held(self) -> Resolution:
-        """Return the resolution that holds the packages to upgrade to the versions that they have without anything
-        kept: uv may rather leave them old than change what is kept.
-        """
-        if not self.wanted.upgrade:
-            return self
-        free = replace(self, wanted=self.wanted.model_copy(update={"kept": {}}))
-        versions = {each["name"]: str(each["version"]) for each in free.ask(ONLY_WHEELS).get("packages", ())}
-        moved = {name: versions[name] for name in self.wanted.upgrade if name in versions}
-        return replace(self, wanted=self.wanted.held_to(moved))
 
     def ask(self, options: Sequence[str], requirements: Sequence[str] | None = None) -> dict[str, Any]:
         """Return uv's answer, a pylock.toml, for `requirements`, or for those of the question.
@@ -265,7 +262,6 @@ class Resolution:
                 or canonicalize_name(f"{each.row.name}-{each.row.version}.dist-info") in whole
             )
         }
-        unread = []
         for place in self._now() if waiting else ():
             if place.folder is not None:  # uv takes a name from folders first
                 files = {path.name for path in place.folder.iterdir()}
@@ -274,14 +270,12 @@ class Resolution:
             for name, listed in look((each.row for each in waiting.values()), place, self.runner).items():
                 file = waiting[name].file
                 if isinstance(listed, Exception):
-                    unread.append(f"whether the index tells a sha256 of {file} was not seen: {listed}")
+                    self.reporter.say(f"whether the index tells a sha256 of {file} was not seen: {listed}")
                     del waiting[name]
                 elif any(each.sha256 == waiting[name].row.sha256 for each in listed):
                     del waiting[name]
                 elif any(each.file == file for each in listed):
                     raise unhashed(file, [f"{file} on {place.page(name)}"])
-        for line in unread:
-            self.reporter.say(line)
 
 
 def unhashed(file: str, context: Sequence[str]) -> EnvmgrError:
@@ -295,24 +289,15 @@ def unhashed(file: str, context: Sequence[str]) -> EnvmgrError:
     )
 
 
-def _write_placeholders(present: Iterable[Metadata], folder: Path) -> None:
-    """Write a wheel for each into a new folder that every user can read: uv resolves around them, and none is
-    installed.
-    """
-    folder.mkdir()
-    folder.chmod(0o755)
-    for each in present:
-        stem = f"{each.name.replace('-', '_')}-{each.version}"
-        files = {
-            "METADATA": each.text,
-            "WHEEL": "Wheel-Version: 1.0\nGenerator: envmgr\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-            "RECORD": "",
-        }
-        place = folder / f"{stem}-py3-none-any.whl"
-        with zipfile.ZipFile(place, "w") as wheel:
-            for file, text in files.items():
-                wheel.writestr(zipfile.ZipInfo(f"{stem}.dist-info/{file}", _DATE), text)
-        place.chmod(0o644)
+def _write_placeholder(package: Metadata, folder: Path) -> None:
+    """Write a wheel of only metadata: uv resolves around it, and it is never installed."""
+    stem = f"{package.name.replace('-', '_')}-{package.version}"
+    wheel_file = "Wheel-Version: 1.0\nGenerator: envmgr\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    place = folder / f"{stem}-py3-none-any.whl"
+    with zipfile.ZipFile(place, "w") as wheel:
+        for file, text in (("METADATA", package.text), ("WHEEL", wheel_file), ("RECORD", "")):
+            wheel.writestr(zipfile.ZipInfo(f"{stem}.dist-info/{file}", _DATE), text)
+    place.chmod(0o644)
 
 
 def index_places(
@@ -340,7 +325,7 @@ def index_places(
 
 
 def choose_files(
-    pylock: Pylock, python: str, platform: str, urls: Mapping[str, tuple[str, str]] | None = None
+    pylock: Pylock, python: str, platform: str, urls: Mapping[str, tuple[str, str]] = MappingProxyType({})
 ) -> Iterator[FoundFile]:
     """Yield one wheel of each package of a pylock.toml. `urls` maps a name to the URL and the sha256 that are asked for.
 
@@ -357,9 +342,9 @@ def choose_files(
         raise EnvmgrError("resolve-failed", "no wheel of a package fits the platform", context=str(error)) from None
     for package, file in chosen:
         name = canonicalize_name(package.name)
-        if isinstance(file, PackageArchive) and name in (urls or {}):
+        if isinstance(file, PackageArchive) and name in urls:
             # Its sum is held when it is fetched: uv believes the URL.
-            url, sha256 = (urls or {})[name]
+            url, sha256 = urls[name]
             row = LockedRow(name=name, version=str(package.version), sha256=sha256, url=url)
             yield FoundFile(row, file_of(url), url, file.size)
         elif isinstance(file, PackageWheel):

@@ -72,7 +72,11 @@ def compile_requirements(
 
     asked, limits, cache = folder / "requirements.in", folder / "constraints.in", folder / "cache"
     for path, rows in ((asked, wanted.requirements), (limits, wanted.constraints)):
-        path.write_text(_text(rows), encoding="utf-8")
+        try:  # each row is read and written again here, even if it was read before
+            text = "".join(f"{checked(row)}\n" for row in rows)
+        except ValueError as error:
+            raise InputError("requirement-invalid", str(error)) from None
+        path.write_text(text, encoding="utf-8")
         path.chmod(0o644)
     cache.mkdir(exist_ok=True)
     env = _environment(environ)
@@ -104,14 +108,6 @@ def _old_answer(kept: Iterable[str], folder: Path, account: Account | None) -> P
     if account is not None:
         os.chown(place, account.uid, account.gid)
     return path
-
-
-def _text(rows: Sequence[str]) -> str:
-    """Return the text of a requirements file. Each row is read and written again here, even if it was read before."""
-    try:
-        return "".join(f"{checked(row)}\n" for row in rows)
-    except ValueError as error:
-        raise InputError("requirement-invalid", str(error)) from None
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -50,11 +50,6 @@ def install_packages(
         label = str(install.entry)
         how = Fetching(site.policies, runner, reporter, label)
         wheels = fetch_sets(more, how, {}).paths
-        if lock.added is not None:
-            from envmgr.wheels.install import require_wheels  # slow to load, and most locks have no wheels
-
-            files = {row: wheels[row.sha256] for row in lock.added.rows}
-            require_wheels(files, lock.added.python, lock.added.platform, f"run `envmgr lock {label}`")
         fetched = fetch_sets([packages], replace(how, copy=False, unpacked=UNPACKED), {})
         with ExitStack() as stack:
             bars = WorkerBars(label, reporter, stack, work=("link", "packages", len(lock.packages)))
@@ -62,6 +57,10 @@ def install_packages(
             call_worker(INSTALLER, request, runner, reporter, failure=failure_for(label), on_event=bars.on_event)
         staged.promised |= promised_files(staged.folder)
         if lock.added is not None:
+            from envmgr.wheels.install import require_wheels  # slow to load, and most locks have no wheels
+
+            files = {row: wheels[row.sha256] for row in lock.added.rows}
+            require_wheels(files, lock.added.python, lock.added.platform, f"run `envmgr lock {label}`")
             staged.promised |= _add_wheels(lock, wheels.values(), wanted, install, runner, reporter, jobs=jobs)
         staged.land()  # activation scripts run at the final path
         facts = _facts(install.path, lock, runner, reporter)

@@ -68,8 +68,7 @@ def add_wheels(
     brought = promised_distributions(lock.packages)
     question = wanted.question()
     if keep is not None and keep.added is not None:
-        old = keep.added
-        question = question.keeping(old.rows, upgrade) if upgrade else question.held_to(old.versions).keeping(old.rows)
+        question = question.again(keep.added, upgrade)
     present = [Metadata(name=name, version=_marked(version)) for name, (_, version) in brought.items()]
     try:
         resolved = resolve_beside(present, question, python, site, runner, reporter, places)

@@ -38,8 +38,6 @@ from envmgr.wording import one_line, shortened
 _LOG = Kind("log", 1 << 50)
 _TAIL = 1 << 20  # bytes of a log that are looked at
 _PACKAGES = Path(envmgr.__file__).resolve().parent.parent
-_ANSWER = "answer.json"
-_CHILD = "envmgr.backends.wheels.build_child"
 # What a source may take to answer before it is built: seconds, and memory.
 _QUESTION_LIMIT = 3600.0
 _OF_PYTHON = 6  # lines
@@ -134,7 +132,7 @@ class SourceBuild:
         env = clean_env(PYTHONPATH=str(_PACKAGES), HOME=str(seen), TMPDIR=str(seen))
         # Its output goes into the log from its first instruction on: a pipe would be ours, and could be flooded.
         argv: list[str | Path] = [*self.isolation.words, *words, "/bin/sh", "-c", 'exec "$@" >>"$0" 2>&1', seen / "log"]
-        argv += python_module(_CHILD)
+        argv += python_module("envmgr.backends.wheels.build_child")
         answer: BuildReply | None = None
         try:
             done = self.runner.run(
@@ -155,7 +153,7 @@ class SourceBuild:
             raise
         kept = keep_log(log)
         if done is not None and done.returncode == 0:
-            answer = self._read(work / _ANSWER, kept)
+            answer = self._read(work / "answer.json", kept)
         if answer is None:
             raise self._failure(BuildReply(kind="build-failed"), question, said, log, kept)
         if answer.kind:

@@ -157,17 +157,13 @@ def read_question(given: WheelsInput, folder: Path) -> WheelsQuestion:
     if fault := next(question_faults(given, folder), None):
         raise fault
     requirements, constraints = (_rows(each, folder) for each in (given.requirements, given.constraints))
-    date = given.exclude_newer
+    said = given.model_dump(exclude={"requirements", "constraints", "exclude_newer", "patches"})
     return WheelsQuestion(
-        python=given.python,
         requirements=requirements,
         constraints=constraints,
-        indexes=given.indexes,
-        exclude_newer=None if date is None else date.isoformat(),
-        platform=given.platform,
-        build=given.build,
-        build_requires=given.build_requires,
+        exclude_newer=given.exclude_newer and given.exclude_newer.isoformat(),
         patches=tuple(_checked_patch(patch, folder, given.build) for patch in given.patches),
+        **said,
     )
 
 

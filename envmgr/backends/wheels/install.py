@@ -15,9 +15,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
-from packaging.version import Version
-
 from envmgr.backends.wheels.build_call import SourceBuild
 from envmgr.backends.wheels.input import SYSTEM_PYTHONS, Base
 from envmgr.backends.wheels.lock import WheelsLock
@@ -32,6 +29,7 @@ from envmgr.system.run import Runner
 from envmgr.system.sandbox import PLACE
 from envmgr.system.untrusted_files import Kind, digest_of
 from envmgr.wheels.answers import unmet_requirements
+from envmgr.wheels.index import is_file_of
 from envmgr.wheels.install import install_wheels, require_wheels
 from envmgr.wheels.lockfile import LockedRow, LockedWheels
 from envmgr.wheels.metadata import metadata_in
@@ -173,18 +171,14 @@ class WheelsInstall:
 def _require_answer(sdist: LockedRow, file: str, wheel: Path, lock: LockedWheels) -> None:
     """Raise EnvmgrError `sdist-invalid` if the wheel is of another package, or needs what the lock does not have."""
     try:
-        name, version, *_ = parse_wheel_filename(wheel.name)
-    except InvalidWheelFilename as error:
-        raise EnvmgrError("sdist-invalid", f"{file} built a file that is no wheel", context=str(error)) from None
-    try:
         needs = metadata_in(wheel).requires
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise EnvmgrError("sdist-invalid", f"{file} built a wheel that cannot be read", context=str(error)) from None
     unmet = [fault.text for fault in unmet_requirements(needs, lock.versions, lock.python, lock.platform, "its wheel")]
-    if (name, version) != (sdist.name, Version(sdist.version)) or unmet:
+    if not is_file_of(sdist, wheel.name) or unmet:
         raise EnvmgrError(
             "sdist-invalid",
             f"{file} built another package than its lock says",
-            context=[f"locked: {sdist.name} {sdist.version}", f"built: {name} {version}", *unmet],
+            context=[f"locked: {sdist.name} {sdist.version}", f"built: {wheel.name}", *unmet],
             hint="what it needs depends on the host that builds it: lock it on a host like that",
         )

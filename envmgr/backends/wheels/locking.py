@@ -68,7 +68,10 @@ def resolve_recipe(
     """
     asked = wanted
     if keep is not None:
-        asked = wanted.keeping(keep.wheels.rows, upgrade) if upgrade else _pinned(wanted, keep)
+        # Only their builds know what sources need: with sources, all rows of the lock are asked for.
+        pinned = keep.wheels.versions.items() if keep.builds and not upgrade else ()
+        rows = (*wanted.requirements, *(f"{name}=={version}" for name, version in pinned))
+        asked = wanted.model_copy(update={"requirements": rows}).again(keep.wheels, upgrade)
     with (
         ask_indexes(asked, base.version, site, runner, reporter, places) as resolution,
         reporter.stage("resolve", unit="packages") as stage,
@@ -91,15 +94,6 @@ def resolve_recipe(
         found.lock.model_copy(update=digest), {name: each.model_copy(update=digest) for name, each in builds.items()}
     )
     return lock, (*found.problems, *prerelease_errors(wanted, lock.wheels.rows), *_other_versions(lock, wanted))
-
-
-def _pinned(wanted: WheelsQuestion, keep: WheelsLock) -> WheelsQuestion:
-    """Return the question that takes no other file than the lock has, if the index still has it. Only their builds know
-    what sources need: with sources, all rows of the lock are asked for.
-    """
-    pins = [f"{name}=={version}" for name, version in keep.wheels.versions.items()] if keep.builds else []
-    asked = wanted.model_copy(update={"requirements": (*wanted.requirements, *pins)})
-    return asked.held_to(keep.wheels.versions).keeping(keep.wheels.rows)
 
 
 def _other_versions(lock: WheelsLock, wanted: WheelsQuestion) -> Iterator[EnvmgrError]:
@@ -161,8 +155,12 @@ class _Locker:
     python: Path
 
     def lock(self, name: str) -> tuple[FoundFile, list[FoundFile], Metadata]:
-        """Return the source of a package, the wheels that build it, and the metadata of its wheel."""
-        found = self._find(name)
+        """Return the newest source of a package that fits what the recipe says of it, the wheels that build it, and the metadata of its wheel."""
+        rows = [row for row in self.wanted.requirements if canonicalize_name(Requirement(row).name) == name] or [name]
+        found = next(each for each in self.resolution.sources([name], rows) if each.row.name == name)
+        if not re.fullmatch(r"[A-Za-z0-9_.!+-]+\.(tar\.gz|zip)", found.file):
+            raise EnvmgrError("sdist-invalid", f"{found.file} is no archive that is unpacked here")
+        self.resolution.refuse_unhashed([found])
         patches = [patch for patch in self.wanted.patches if patch.package == name]
         with scratch_folder("sdists", self.account) as work:
             files = work / "files"
@@ -182,14 +180,12 @@ class _Locker:
             )
             also = self.wanted.build_requires.get(name, ())
             held = self._held(also)
-            rows = (*self._ask("system", source, work).requires, *also)
-            wheels = self._wheels(name, [*rows, *held])
-            self._fetch(wheels, files, name)
+            asked = (*self._ask("system", source, work).requires, *also)
+            wheels = self._wheels(name, [*asked, *held], files)
             more = self._ask("requires", source, work, wheels).requires
             # Resolved again as a whole: a row of the hook may need other versions of what is already chosen.
             if more:
-                wheels = self._wheels(name, [*rows, *more, *held])
-                self._fetch(wheels, files, name)
+                wheels = self._wheels(name, [*asked, *more, *held], files)
             metadata = self._ask("metadata", source, work, wheels).metadata
         if metadata is None or metadata.name != name or Version(metadata.version) != Version(found.row.version):
             says = "nothing" if metadata is None else f"{metadata.name} {metadata.version}"
@@ -200,24 +196,14 @@ class _Locker:
             )
         return found, wheels, metadata
 
-    def _find(self, name: str) -> FoundFile:
-        """Return the newest source that fits what the recipe says of it."""
-        rows = [row for row in self.wanted.requirements if canonicalize_name(Requirement(row).name) == name] or [name]
-        found = next(each for each in self.resolution.sources([name], rows) if each.row.name == name)
-        if not re.fullmatch(r"[A-Za-z0-9_.!+-]+\.(tar\.gz|zip)", found.file):
-            raise EnvmgrError("sdist-invalid", f"{found.file} is no archive that is unpacked here")
-        self.resolution.refuse_unhashed([found])
-        return found
-
     def _held(self, also: Sequence[str]) -> list[str]:
         """Return the version that the entry will have of each package of `also`, as far as its wheels decide it.
 
         A build that compiles against another torch than the entry's is of no use, and such a wheel is a gigabyte.
         """
         names = {canonicalize_name(Requirement(row).name) for row in also}
-        rows = [
-            row for row in self.wanted.requirements if canonicalize_name(Requirement(row).name) not in self.wanted.build
-        ]
+        built, asked = self.wanted.build, self.wanted.requirements
+        rows = [row for row in asked if canonicalize_name(Requirement(row).name) not in built]
         if not names:
             return []
         try:
@@ -228,14 +214,15 @@ class _Locker:
             return []  # some package needs the source, or `also` is another version: that is decided when all is known
         return [f"{each['name']}=={each['version']}" for each in packages if canonicalize_name(each["name"]) in names]
 
-    def _wheels(self, name: str, rows: Sequence[str]) -> list[FoundFile]:
-        """Return the wheels that build it, under the constraints of the recipe."""
+    def _wheels(self, name: str, rows: Sequence[str], folder: Path) -> list[FoundFile]:
+        """Fetch and return the wheels that build it, under the constraints of the recipe."""
         if not rows:
             return []
         old = self.built[name].rows if name in self.built else ()
         asks = replace(self.resolution, wanted=self.resolution.wanted.keeping(old))
         found = asks.wheels(rows)
         asks.refuse_unhashed(found)
+        self._fetch(found, folder, name)
         return found
 
     def _fetch(self, files: Sequence[FoundFile], folder: Path, label: str) -> None:

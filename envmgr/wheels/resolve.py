@@ -313,8 +313,7 @@ def index_places(
         if text := (places or {}).get(name):
             found[name] = [text if "://" in text else Path(text).resolve().as_uri()]
         elif name in known:
-            url = known[name].url or public_index(runner)
-            found[name] = [*known[name].mirrors, url]
+            found[name] = [*known[name].mirrors, known[name].url or public_index(runner)]
         else:
             raise InputError(
                 "unknown-index",
@@ -360,8 +359,7 @@ def _found_file(package: Package, file: PackageWheel | PackageSdist) -> FoundFil
     sha256 = file.hashes["sha256"].lower()
     row = LockedRow(name=canonicalize_name(package.name), version=str(package.version), sha256=sha256)
     url = str(file.url or Path(str(file.path)).absolute().as_uri())
-    in_folder = url.startswith("file://")
-    size = Path(unquote(urlsplit(url).path)).stat().st_size if in_folder else file.size
+    size = Path(unquote(urlsplit(url).path)).stat().st_size if url.startswith("file://") else file.size
     return FoundFile(row, file.filename, url, size)
 
 

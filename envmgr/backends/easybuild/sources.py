@@ -61,8 +61,7 @@ def _ask(version: str, bench: Workbench) -> tuple[EasyBuildFile, ...]:
     rows = tuple(f"{package}=={version}" for package in PACKAGES)
     question = Question(requirements=rows, indexes=(PUBLIC,), platform=_PLATFORM)
     with ask_indexes(question, _PYTHON, bench.site, bench.runner, bench.reporter, {}) as asking:
-        found = asking.sources(PACKAGES, rows)
-        found.sort(key=lambda each: PACKAGES.index(each.row.name))
+        found = sorted(asking.sources(PACKAGES, rows), key=lambda each: PACKAGES.index(each.row.name))
         found += asking.wheels([_BUILDS])
         asking.refuse_unhashed(found)
     return tuple(

@@ -24,7 +24,7 @@ from envmgr.errors import EnvmgrError, InputError
 if TYPE_CHECKING:  # a backend's worker also lies in this package, and starts without these imports
     from pydantic import BaseModel, ValidationError
 
-    from envmgr.catalog.lock_rules import LockFacts
+    from envmgr.catalog.lock_checks import LockFacts
     from envmgr.catalog.names import Entry
     from envmgr.catalog.recipe import Recipe
     from envmgr.catalog.site import Site, Target
@@ -40,7 +40,7 @@ Model = TypeVar("Model", bound="BaseModel")
 
 
 def _no_facts() -> LockFacts:
-    from envmgr.catalog.lock_rules import LockFacts
+    from envmgr.catalog.lock_checks import LockFacts
 
     return LockFacts()
 

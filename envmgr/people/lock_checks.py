@@ -12,7 +12,7 @@ from envmgr.people.base import Base
 from envmgr.people.lock import UserLock
 from envmgr.people.solve import question_of
 from envmgr.people.wishes import unchanged
-from envmgr.wheels.answers import require_asked_urls, unmet_requirements
+from envmgr.wheels.lock_checks import require_asked_urls, unmet_requirements
 
 _MOST = 20
 

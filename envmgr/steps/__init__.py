@@ -1,7 +1,7 @@
 """Verbs: explicit arguments in, a frozen result out. A module is one verb, or a few about one thing; this one is what
 all verbs get.
 
-`resolved`, `entry_faults`, `gate`, `build_run` and `in_use` are steps of verbs.
+`resolved`, `lock_checks`, `gate`, `build_run` and `in_use` are steps of verbs.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from envmgr.images import ImageRow
 from envmgr.publish.plan import BuildPlan
 from envmgr.smoke import SmokeOutcome
 from envmgr.steps import Context, logged
-from envmgr.steps.entry_faults import Losses
 from envmgr.steps.image import make_each
+from envmgr.steps.lock_checks import Losses
 from envmgr.steps.resolved import ResolvedEntry
 from envmgr.store.jobtable import holding
 from envmgr.store.manifest import InstallFacts

@@ -20,7 +20,7 @@ from envmgr.errors import EnvmgrError, InputError, Interrupted
 from envmgr.modules.families import Clash, Member, find_clashes
 from envmgr.report import Finding, Severity
 from envmgr.steps import Context
-from envmgr.steps.entry_faults import entry_faults, judge_all, why_failed
+from envmgr.steps.lock_checks import entry_faults, judge_all, why_failed
 from envmgr.wording import MOST_LINES, one_line, shortened
 
 _LONGEST = 1500  # characters of one finding

@@ -11,7 +11,7 @@ from envmgr.catalog.entries import CatalogEntry
 from envmgr.catalog.names import nearest
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.steps.entry_faults import reading_entry
+from envmgr.steps.lock_checks import reading_entry
 from envmgr.wording import did_you_mean
 
 

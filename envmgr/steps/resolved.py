@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from envmgr.backends import LoadedEntry, LoadedLock, get_backend
 from envmgr.catalog.entries import Catalog, CatalogEntry
 from envmgr.catalog.fitness import NodeNeeds, gpu_needs
-from envmgr.catalog.lock_rules import Judged, LockFault
+from envmgr.catalog.lock_checks import Judged, LockFault
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe, Software
 from envmgr.catalog.site import Target, read_target
@@ -21,7 +21,7 @@ from envmgr.publish import records
 from envmgr.publish.compose import compose_module
 from envmgr.publish.plan import BuildPlan, NewModule, PlannedEntry, make_plan
 from envmgr.steps import Context, require_current_if_ever
-from envmgr.steps.entry_faults import Losses, entry_faults, judge_all, reading_entry, require_sound
+from envmgr.steps.lock_checks import Losses, entry_faults, judge_all, reading_entry, require_sound
 from envmgr.store.manifest import InstallFacts, read_facts, read_manifest
 from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.system.files import shipped

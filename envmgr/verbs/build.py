@@ -17,7 +17,7 @@ from envmgr.publish.plan import BuildPlan, PlanStep
 from envmgr.report import Lines, Result
 from envmgr.smoke import SmokeOutcome, outcome_lines
 from envmgr.steps import Context
-from envmgr.steps.entry_faults import Losses
+from envmgr.steps.lock_checks import Losses
 from envmgr.steps.plan_text import job_lines, nothing_lines, plan_lines, published_lines, untested_lines
 from envmgr.steps.resolved import ResolvedEntry, plan_for, resolve_all, resolve_named
 from envmgr.verbs import (

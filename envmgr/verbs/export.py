@@ -19,8 +19,8 @@ from envmgr.nodes.slurm import slurm_names
 from envmgr.publish.records import published_spec, read_current, read_specs
 from envmgr.report import Lines, Result, Verbatim
 from envmgr.steps import Context, choose_published
-from envmgr.steps.entry_faults import reading_entry
 from envmgr.steps.export import Cluster, ClusterPart, SlurmAccess, get_exporter
+from envmgr.steps.lock_checks import reading_entry
 from envmgr.steps.opening import require_mount
 from envmgr.store.node_facts import read_node_facts
 from envmgr.store.place import require_place

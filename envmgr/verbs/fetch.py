@@ -14,7 +14,7 @@ from envmgr.downloads import Fetched, FetchedFile, Given, joined, read_given
 from envmgr.errors import EnvmgrError, InputError, Written, failed_ones
 from envmgr.report import Lines, Result, Table
 from envmgr.steps import Context, logged
-from envmgr.steps.entry_faults import Losses
+from envmgr.steps.lock_checks import Losses
 from envmgr.steps.resolved import ResolvedEntry, resolve_all, resolve_named
 from envmgr.verbs import All, DryRun, SomeEntries, needs, option
 from envmgr.wording import counted, size_text

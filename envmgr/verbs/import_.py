@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 
 from envmgr.backends import get_backend
 from envmgr.catalog.entries import RECIPE_NAME
-from envmgr.catalog.lock_rules import UNANSWERED
+from envmgr.catalog.lock_checks import UNANSWERED
 from envmgr.catalog.names import Entry, fault_in_part, parse_entry
 from envmgr.catalog.recipe import Recipe, load_recipe
 from envmgr.errors import EnvmgrError, InputError, Interrupted
@@ -18,7 +18,7 @@ from envmgr.exchange.recipes import Draft, NotExact, drafts_of
 from envmgr.report import Lines, Result, Table
 from envmgr.steps import Context
 from envmgr.steps.draft import require_free, write_draft
-from envmgr.steps.entry_faults import entry_faults, judge_all, reading_entry, require_new_name, why_failed
+from envmgr.steps.lock_checks import entry_faults, judge_all, reading_entry, require_new_name, why_failed
 from envmgr.system.scratch import clear_dead_scratch, scratch_folder
 from envmgr.verbs import DryRun, argument, needs, option
 from envmgr.wording import counted, one_line

@@ -17,7 +17,7 @@ from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError, Interrupted, Written, failed_ones, joined_errors
 from envmgr.report import Lines, Result
 from envmgr.steps import Context
-from envmgr.steps.entry_faults import Losses, entry_faults, judge_all, reading_entry, require_decided, why_failed
+from envmgr.steps.lock_checks import Losses, entry_faults, judge_all, reading_entry, require_decided, why_failed
 from envmgr.steps.lock_upgrade import having, names_in_lock
 from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error
 from envmgr.system.untrusted_files import LOCK, read_bytes

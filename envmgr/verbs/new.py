@@ -10,7 +10,7 @@ from envmgr.exchange.recipes import draft_of_packages
 from envmgr.report import Lines, Result
 from envmgr.steps import Context
 from envmgr.steps.draft import require_free, write_draft
-from envmgr.steps.entry_faults import require_new_name
+from envmgr.steps.lock_checks import require_new_name
 from envmgr.system.scratch import clear_dead_scratch
 from envmgr.verbs import DryRun, argument, needs, option
 from envmgr.wording import and_more

@@ -21,8 +21,8 @@ from envmgr.report import Reporter, Stage
 from envmgr.system.run import Runner
 from envmgr.system.scratch import scratch_folder
 from envmgr.system.users import Account, lesser_account
-from envmgr.wheels.answers import asked_urls, prerelease_errors
 from envmgr.wheels.index import IndexPlace, look
+from envmgr.wheels.lock_checks import asked_urls, prerelease_errors
 from envmgr.wheels.lockfile import LockedRow, LockedWheels, file_of
 from envmgr.wheels.metadata import Metadata
 from envmgr.wheels.requirements import Question

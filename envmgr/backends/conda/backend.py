@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
-from envmgr.backends.conda.judging import facts_of, notes_of
 from envmgr.backends.conda.lock import PYTHON, UNPACKED, CondaLock, LockedPackage
+from envmgr.backends.conda.lock_checks import facts_of, notes_of
 from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME, lock_texts, read_lock, require_own_channels
 from envmgr.backends.conda.models import (
     SOLVERS,
@@ -227,7 +227,7 @@ def _require_wheels(lock: CondaLock, wanted: CondaInput, entry: Entry, path: Pat
     python = lock.versions.get(PYTHON)
     if lock.added is None or lock.added.python != python:
         raise stale_lock(entry, path, lock.describe(), [f"its packages have Python {python}"])
-    from envmgr.wheels.answers import require_asked_urls  # slow to load, and most locks have no wheels
+    from envmgr.wheels.lock_checks import require_asked_urls  # slow to load, and most locks have no wheels
 
     require_asked_urls(lock.added, wanted.pip, path)
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from envmgr.catalog.lock_rules import closure_of
+from envmgr.catalog.lock_checks import closure_of
 
 if TYPE_CHECKING:
     from envmgr.wheels.lockfile import LockedWheels

@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from envmgr.store.bytecode import compile_python
 from envmgr.system.safe_paths import change
 from envmgr.system.worker import emit, serve
-from envmgr.wheels.answers import named, unmet_requirements
+from envmgr.wheels.lock_checks import named, unmet_requirements
 from envmgr.wheels.metadata import metadata_in
 from envmgr.wheels.unpack import Promised, promised, unpack_all
 

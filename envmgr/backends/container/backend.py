@@ -11,7 +11,7 @@ from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult,
 from envmgr.backends.container.input import ContainerInput, ContainerSettings
 from envmgr.backends.container.lock import FORMAT, LOCK_NAME, ContainerLock
 from envmgr.backends.container.programs import Programs
-from envmgr.catalog.lock_rules import LockFacts
+from envmgr.catalog.lock_checks import LockFacts
 from envmgr.catalog.locks import read_lock_file, recipe_digest, require_answer
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe

@@ -19,7 +19,7 @@ from envmgr.backends.easybuild.lock import (
 )
 from envmgr.backends.easybuild.settings import EASYBUILD, FIELDS, SETTINGS, EasyBuildInput, eula_word, said_by, said_now
 from envmgr.catalog.gpus import short_cuda
-from envmgr.catalog.lock_rules import LockFacts
+from envmgr.catalog.lock_checks import LockFacts
 from envmgr.catalog.locks import require_answer, stale_lock
 from envmgr.catalog.names import Entry
 from envmgr.catalog.settings import quoted

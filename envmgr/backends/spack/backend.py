@@ -20,7 +20,7 @@ from envmgr.backends.spack.models import (
     SpackSource,
     spack_cache,
 )
-from envmgr.catalog.lock_rules import LockFacts
+from envmgr.catalog.lock_checks import LockFacts
 from envmgr.catalog.locks import lock_text, read_lock_file, recipe_digest, require_answer
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe

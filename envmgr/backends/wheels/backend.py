@@ -21,7 +21,7 @@ from envmgr.backends.wheels.input import (
 )
 from envmgr.backends.wheels.lock import BUILD_FOLDER, WheelsLock, read_wheels_lock, wheels_lock_texts
 from envmgr.catalog.entries import open_catalog
-from envmgr.catalog.lock_rules import LockFacts
+from envmgr.catalog.lock_checks import LockFacts
 from envmgr.catalog.locks import require_answer, stale_lock
 from envmgr.catalog.names import Entry, catalog_of
 from envmgr.catalog.recipe import Recipe
@@ -35,8 +35,8 @@ from envmgr.store.parts import Part
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
 from envmgr.system.untrusted_files import BESIDE, LOCK, copy_files, read_bytes
-from envmgr.wheels.answers import require_asked_urls, unmet_requirements
 from envmgr.wheels.fetch import wheel_files
+from envmgr.wheels.lock_checks import require_asked_urls, unmet_requirements
 from envmgr.wheels.lockfile import WHEEL_UNPACKED, WHEELS_LOCK, LockedWheels, read_wheels
 from envmgr.wheels.parts import wheel_parts
 from envmgr.wheels.settings import WheelsSettings, explain_indexes, indexes_of, wheel_cache

@@ -36,8 +36,8 @@ from envmgr.system.safe_paths import change_tree
 from envmgr.system.scratch import scratch_folder
 from envmgr.system.untrusted_files import BESIDE, copy_file
 from envmgr.system.users import Account, runs_for_root
-from envmgr.wheels.answers import prerelease_errors
 from envmgr.wheels.fetch import wheel_failure
+from envmgr.wheels.lock_checks import prerelease_errors
 from envmgr.wheels.lockfile import LockedWheels
 from envmgr.wheels.metadata import Metadata
 from envmgr.wheels.resolve import ONLY_WHEELS, FoundFile, Resolution, ask_indexes, find_missing_wheels

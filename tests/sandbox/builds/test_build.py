@@ -87,7 +87,7 @@ def test_run_with_nothing_to_do_imports_nothing_that_makes_installs_or_asks_node
     } & imported == set()
     backends = {name for name in imported if name.startswith("envmgr.backends.")}
     assert backends == {  # the backend itself is found by its name, which -X importtime does not see
-        f"envmgr.backends.conda.{part}" for part in ("cuda", "judging", "lock", "lockfile", "models")
+        f"envmgr.backends.conda.{part}" for part in ("cuda", "lock_checks", "lock", "lockfile", "models")
     }
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from envmgr.catalog.lock_rules import Judged, LockFault, lock_contradicts
+from envmgr.catalog.lock_checks import Judged, LockFault, lock_contradicts
 from envmgr.catalog.names import parse_entry
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.steps.entry_faults import Losses, entry_faults, reading_entry
+from envmgr.steps.lock_checks import Losses, entry_faults, reading_entry
 
 
 def test_exception_of_a_library_is_an_error_of_its_entry() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from envmgr.backends.container.lock import ContainerLock, LockedBlob
-from envmgr.catalog.lock_rules import LockFacts, judge_lock
+from envmgr.catalog.lock_checks import LockFacts, judge_lock
 from envmgr.catalog.recipe import load_recipe
 from envmgr.system.files import shipped
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from envmgr.backends.wheels.input import WheelsInput, question_faults, read_question
 from envmgr.errors import InputError
-from envmgr.wheels.answers import asked_urls
+from envmgr.wheels.lock_checks import asked_urls
 from envmgr.wheels.requirements import checked
 
 A = "a" * 64

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from envmgr.backends.conda.judging import facts_of
 from envmgr.backends.conda.lock import CondaLock, LockedPackage
+from envmgr.backends.conda.lock_checks import facts_of
 from envmgr.backends.conda.models import CondaInput
 from envmgr.wheels.lockfile import LockedRow, LockedWheels
 

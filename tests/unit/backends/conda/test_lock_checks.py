@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from envmgr.backends.conda.cuda import conda_majors, cuda_of, cuda_version
-from envmgr.backends.conda.judging import facts_of, notes_of
 from envmgr.backends.conda.lock import CondaLock, LockedPackage
+from envmgr.backends.conda.lock_checks import facts_of, notes_of
 from envmgr.backends.conda.models import CondaInput
-from envmgr.catalog.lock_rules import UNANSWERED
+from envmgr.catalog.lock_checks import UNANSWERED
 
 
 def package(text: str, *depends: str, constrains: Sequence[str] = ()) -> LockedPackage:

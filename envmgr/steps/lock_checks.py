@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from envmgr.backends import LoadedEntry
 from envmgr.catalog.accept import RULES
 from envmgr.catalog.entries import Catalog
-from envmgr.catalog.lock_rules import Judged, LockFacts, LockFault, judge_lock, lock_contradicts
+from envmgr.catalog.lock_checks import Judged, LockFacts, LockFault, judge_lock, lock_contradicts
 from envmgr.catalog.names import Entry, clash_of, parse_entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.errors import EnvmgrError, InputError, Interrupted, Written, failed_ones, joined_errors

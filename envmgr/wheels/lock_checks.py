@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from envmgr.catalog.lock_rules import LockFault, unanswered
+from envmgr.catalog.lock_checks import LockFault, unanswered
 from envmgr.catalog.locks import foreign_lock
 from envmgr.errors import EnvmgrError
 from envmgr.wheels.lockfile import LockedRow, LockedWheels

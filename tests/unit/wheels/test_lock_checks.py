@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from envmgr.wheels.answers import unmet_requirements
+from envmgr.wheels.lock_checks import unmet_requirements
 
 PLATFORM = "x86_64-manylinux_2_28"
 

@@ -9,7 +9,7 @@ from envmgr.backends.conda.cuda import asked, beside_cuda, conda_majors, cuda_of
 from envmgr.backends.conda.lock import PYTHON, CondaLock, LockedPackage, name_of
 from envmgr.backends.conda.models import CondaInput
 from envmgr.catalog.gpus import short_cuda
-from envmgr.catalog.lock_rules import EDITED, LockFacts, LockFault, unanswered
+from envmgr.catalog.lock_checks import EDITED, LockFacts, LockFault, unanswered
 
 _BLAS = ("libblas", "libcblas", "liblapack", "liblapacke")
 _VARIANT = re.compile(r"(?:^|[_-])(mkl|openblas|netlib|blis|accelerate|newaccelerate|nvpl|aocl)(?:$|[_-])")
@@ -117,7 +117,7 @@ def _unmet(lock: CondaLock, wanted: CondaInput) -> Iterator[LockFault]:
     yield from (unanswered(spec, "") for spec in wanted.specs if name_of(spec) not in names and "when=" not in spec)
     if wanted.pip:  # few recipes ask for wheels: what reads their requirements loads slowly
         from envmgr.backends.conda.pip import promised_distributions
-        from envmgr.wheels.answers import unmet_requirements
+        from envmgr.wheels.lock_checks import unmet_requirements
 
         versions = {name: version for name, (_, version) in promised_distributions(lock.packages).items()}
         versions |= lock.added.versions if lock.added else {}

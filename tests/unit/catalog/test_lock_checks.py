@@ -10,7 +10,7 @@ from envmgr.backends.easybuild.lock import EasyBuildLock
 from envmgr.backends.easybuild.lock_checks import lock_facts
 from envmgr.catalog.accept import RULES, named_in
 from envmgr.catalog.entries import open_catalog
-from envmgr.catalog.lock_rules import EDITED, LockFacts, LockFault, judge_lock, lock_contradicts
+from envmgr.catalog.lock_checks import EDITED, LockFacts, LockFault, judge_lock, lock_contradicts
 from envmgr.catalog.names import parse_entry
 from envmgr.catalog.recipe import Recipe, load_recipe
 from envmgr.catalog.site import load_site

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from envmgr.audit.hints import Hint, Place, add, delete, hint_of, is_vendors, look, of_programs
+from envmgr.audit.hints import Hint, LinePlace, add, delete, hint_of, is_vendors, look, of_programs
 from envmgr.audit.table import Steps, Words, fill
 from envmgr.modules.node_paths import CSH_PROFILE, HOME, PROFILE
 from envmgr.nodes.sets import fold
@@ -44,7 +44,7 @@ class TraceQuestion:
     names: tuple[str, ...]
 
 
-def is_ours(place: Place | None) -> bool:
+def is_ours(place: LinePlace | None) -> bool:
     """Return whether a place is in a file of node-setup."""
     return place is not None and place.file.startswith(_OURS)
 
@@ -75,7 +75,7 @@ class Traces:
     profiles: Mapping[str, frozenset[str]] = field(default_factory=dict)
     files: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
 
-    def place(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str) -> Place | None:
+    def place(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str) -> LinePlace | None:
         """Return the line that sets it on the first of `nodes` that was asked; None if no trace shows one.
 
         For a job, this is where a login shell sets it that looks like a job's on that node, or else one whose
@@ -83,19 +83,21 @@ class Traces:
         """
         return next(self._places(nodes, context, account, name), None)
 
-    def _places(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str) -> Iterator[Place]:
+    def _places(
+        self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str
+    ) -> Iterator[LinePlace]:
         for key in self._keys(nodes, context, account, name):
             if found := self.places.get(key):
                 yield self._place(key[0], found)
 
-    def _place(self, node: str, found: str) -> Place:
+    def _place(self, node: str, found: str) -> LinePlace:
         where, _, text = found.partition(" ")
         file, _, line = where.rpartition(":")
         line, _, stands = line.partition(",")
         contents = self.files.get(file, {}).values()
         unlike = fold(other for nodes in contents if node not in nodes for other in nodes)
         known = any(node in nodes for nodes in contents)
-        return Place(
+        return LinePlace(
             node, file, int(line) if line.isdecimal() else 0, text.strip(), stands or "alone", unlike if known else ""
         )
 
@@ -112,7 +114,9 @@ class Traces:
     def _has(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str) -> bool:
         return any(self.places.get(key) for key in self._keys(nodes, context, account, name))
 
-    def foreign(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str) -> Place | None:
+    def foreign(
+        self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str
+    ) -> LinePlace | None:
         """Return the first such line that is in no file of node-setup or of programs; for PATH, before which node-setup only puts a
         folder, the line that holds without that in the first shell that shows one.
         """
@@ -122,7 +126,9 @@ class Traces:
         places = (self._place(key[0], self.places[key]) for key in keys)
         return next((place for place in places if not is_ours(place) and not of_programs(place)), None)
 
-    def culprit(self, nodes: Sequence[str], context: ShellContext, account: ShellAccount, name: str) -> Place | None:
+    def culprit(
+        self, nodes: Sequence[str], context: ShellContext, account: ShellAccount, name: str
+    ) -> LinePlace | None:
         """Return `foreign` if that shell read node-setup's files before it; else None."""
         pinned = self._has(nodes, context, account, _PINNED)
         return self.foreign(nodes, context, account, name) if pinned else None
@@ -137,7 +143,7 @@ class Traces:
 
     def before_ours(
         self, nodes: Sequence[str], context: ShellContext, account: ShellAccount
-    ) -> tuple[Place | None, bool]:
+    ) -> tuple[LinePlace | None, bool]:
         """Return whether a start-up file ends before that shell reads node-setup's, which exist; and its line, if known."""
         if (
             context.way != "ssh"
@@ -215,7 +221,7 @@ def set_on(
     return Traced(tuple(TraceQuestion(of[0], context, account, (name,)) for of in values if of), hint)
 
 
-_Lines = tuple[Place | None, Sequence[str]]  # the line that sets it on these nodes
+_Lines = tuple[LinePlace | None, Sequence[str]]  # the line that sets it on these nodes
 
 
 def line_of(
@@ -223,7 +229,7 @@ def line_of(
     unplaced: str,
     name: str,
     profiles: Mapping[str, frozenset[str]],
-    below: Place | None = None,
+    below: LinePlace | None = None,
     *,
     known: bool = True,
     is_list: bool = False,
@@ -278,14 +284,14 @@ def _lines_alone(lines: Sequence[_Lines], unplaced: str) -> Hint:
     return replace(look("; ".join(said)), about=f"file {foreign[0][0].file}")
 
 
-def _is_same(own: Place | None, usual: Place | None) -> bool:
+def _is_same(own: LinePlace | None, usual: LinePlace | None) -> bool:
     if own is None or usual is None:
         return False
     return (own.file, own.text) == (usual.file, usual.text) and bool(own.text or own.line == usual.line)
 
 
 def _brought(
-    usual: Place, odd: Sequence[str], others: Sequence[str], name: str, profiles: Mapping[str, frozenset[str]]
+    usual: LinePlace, odd: Sequence[str], others: Sequence[str], name: str, profiles: Mapping[str, frozenset[str]]
 ) -> Hint:
     """Return the hint for nodes that lack a line: its whole file, if they lack that too, or a line that means the same
     by itself.
@@ -313,7 +319,7 @@ def _variables(text: str) -> set[str]:
     return set(re.findall(r"\$\{?(\w+)", text))
 
 
-def _other_value(own: Place, usual: Place, name: str) -> bool:
+def _other_value(own: LinePlace, usual: LinePlace, name: str) -> bool:
     """Return whether two lines differ only in one value, so that one can take the place of the other."""
     reads, had = _variables(usual.text), _variables(own.text)
     if own.stands != usual.stands or "" in reads | had or not reads <= had | {"HOME"}:

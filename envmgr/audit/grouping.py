@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 from envmgr.audit.hints import Action
-from envmgr.audit.table import Table
+from envmgr.audit.table import CheckTable
 from envmgr.nodes.sets import expand, fold
 from envmgr.report import Finding
 from envmgr.wording import and_more
@@ -93,7 +93,7 @@ class Links:
     explains: Mapping[str, Mapping[str, Collection[str]]]
 
     @classmethod
-    def of(cls, tables: Iterable[Table]) -> Links:
+    def of(cls, tables: Iterable[CheckTable]) -> Links:
         known = [*tables]
         return cls({of.check: of.causes for of in known}, {of.check: of.explains for of in known})
 

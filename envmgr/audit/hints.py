@@ -16,7 +16,7 @@ _AT = re.compile(r"(/[^\s:]+):(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LinePlace:
     """A line of a start-up file, as it was traced on `node`. `text` is the line, empty if it could not be read.
 
     `stands` is how: `alone`; `inside` a block; as the `only` command where the shell needs one; as a `part` of a longer
@@ -81,7 +81,7 @@ def look(text: str) -> Hint:
     return Hint(text, (Action("look", text=text),)) if text else Hint()
 
 
-def hint_of(steps: Steps | str, nodes: Iterable[str], place: Place | None = None) -> Hint:
+def hint_of(steps: Steps | str, nodes: Iterable[str], place: LinePlace | None = None) -> Hint:
     """Return the hint of filled-in steps for `nodes`. `place` is the line to delete, where it was traced.
 
     A command or a line that values have spoiled is for people: they come from nodes and from users' files.
@@ -90,7 +90,7 @@ def hint_of(steps: Steps | str, nodes: Iterable[str], place: Place | None = None
         return look(steps)
     if steps.delete:
         at = _AT.fullmatch(steps.delete)
-        place = place or (Place("", at[1], int(at[2])) if at else None)
+        place = place or (LinePlace("", at[1], int(at[2])) if at else None)
         return (
             delete(place, nodes, steps.model_copy(update={"away": _away(place, steps)}).text)
             if place
@@ -116,7 +116,7 @@ def _is_whole(command: str) -> bool:
 _AWAY = {"only": "put `:` in the place of that line", "part": "take the command away of which that line is a part"}
 
 
-def _away(place: Place, steps: Steps) -> str:
+def _away(place: LinePlace, steps: Steps) -> str:
     """Return in words how the line of a place is taken away, or why it is not."""
     if is_vendors(place):
         return (
@@ -134,17 +134,17 @@ _VENDORS = re.compile(
 )
 
 
-def is_vendors(place: Place) -> bool:
+def is_vendors(place: LinePlace) -> bool:
     """Return whether the file is a start-up file of a package: a line of it may be all that such a shell has."""
     return _VENDORS.fullmatch(place.file) is not None
 
 
-def of_programs(place: Place) -> bool:
+def of_programs(place: LinePlace) -> bool:
     """Return whether the file came with Lmod or a program of the distribution: no line of it is what is wrong."""
     return _PROGRAMS.search(place.file) is not None
 
 
-def delete(place: Place, nodes: Iterable[str], text: str, instead: str = "") -> Hint:
+def delete(place: LinePlace, nodes: Iterable[str], text: str, instead: str = "") -> Hint:
     """Return a hint to delete the line of a place on `nodes`; the line of another node, such as a login node, there.
 
     `instead` comes in its place, or `:` where the shell needs a command. A part of a longer command is for people, and so
@@ -158,6 +158,6 @@ def delete(place: Place, nodes: Iterable[str], text: str, instead: str = "") -> 
     return Hint(text, (Action("delete", on, file=place.file, line=place.line, text=place.text, instead=instead),))
 
 
-def add(place: Place, nodes: Iterable[str], text: str) -> Hint:
+def add(place: LinePlace, nodes: Iterable[str], text: str) -> Hint:
     """Return a hint to add the line of a place, which other nodes have, on `nodes`."""
     return Hint(text, (Action("add", fold(nodes), file=place.file, line=place.line, text=place.text),))

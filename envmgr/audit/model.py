@@ -13,7 +13,17 @@ from envmgr.audit.causes import Traced, set_by
 from envmgr.audit.controller import Controller, SlurmView
 from envmgr.audit.hints import Hint, hint_of
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
-from envmgr.audit.table import NO_TABLE, Declared, DeclaredFacts, Steps, Table, Words, declared_fleet, fill, read_table
+from envmgr.audit.table import (
+    NO_TABLE,
+    CheckTable,
+    Declared,
+    DeclaredFacts,
+    Steps,
+    Words,
+    declared_fleet,
+    fill,
+    read_table,
+)
 from envmgr.catalog.site import Site
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import CONTEXTS, Facts, Fleet, ProbePart, ProbeStage, ShellAccount, ShellContext
@@ -71,14 +81,14 @@ class Evidence:
     gpu_jobs: Fleet | None = None
     alone: bool = False
     baseline: Baseline | None = None
-    table: Table = NO_TABLE
+    table: CheckTable = NO_TABLE
 
     @property
     def check(self) -> str:
         """Return the name of the check that is judging."""
         return self.table.check
 
-    def of_check(self, table: Table) -> Evidence:
+    def of_check(self, table: CheckTable) -> Evidence:
         """Return the evidence for the check with this table, which can read only the facts that the table names."""
         declared = Declared(table)
         return replace(
@@ -344,7 +354,7 @@ class Check:
     wants: frozenset[Want] = frozenset()
     loads: bool = False
     joins: bool = False
-    table: Table = NO_TABLE
+    table: CheckTable = NO_TABLE
     text: str = ""
 
     @property

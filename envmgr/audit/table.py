@@ -147,7 +147,7 @@ class Fact(Words):
 Facts = Mapping[str, Fact]
 
 
-class Table(FrozenModel):
+class CheckTable(FrozenModel):
     """All facts and rows of one check, whose name with underscores is `part`.
 
     `shares` names tables of `audit/shell/` whose facts and rows it has, too; `CHECK` in their keys is the check's own
@@ -184,19 +184,19 @@ class Table(FrozenModel):
         return self.part.replace("_", "-")
 
 
-NO_TABLE = Table()
+NO_TABLE = CheckTable()
 _SHARED = Path(__file__).with_name("shell")
 
 
 @cache
-def read_table(path: Path) -> Table:
+def read_table(path: Path) -> CheckTable:
     """Return the table in a file; a file that is not there is a table without facts."""
     found: dict[str, Any] = _read(path) if path.exists() else {}
     for name in found.get("shares", ()):
         for section, shared in _read(_SHARED / f"{name}.yaml").items():
             own = {key.replace("CHECK", path.stem, 1): fact for key, fact in shared.items()}
             found[section] = own | found.get(section, {})
-    return Table(part=path.stem, **found)
+    return CheckTable(part=path.stem, **found)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -214,7 +214,7 @@ class UndeclaredFactError(Exception):
 class Declared:
     """The facts that may be read: those of the tables given, and those of every probe."""
 
-    def __init__(self, *tables: Table) -> None:
+    def __init__(self, *tables: CheckTable) -> None:
         keys = frozenset().union(ENGINE.keys, *(table.keys | {*table.reads} for table in tables))
         self._exact = frozenset(key for key in keys if "*" not in key)
         self._patterns = tuple(key for key in keys if "*" in key)

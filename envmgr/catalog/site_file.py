@@ -224,7 +224,7 @@ class UserSettings(_Model):
     )
 
 
-class _Chosen(_Model):
+class _ChosenEntries(_Model):
     entries: tuple[str, ...] = ()
 
     def chosen(self, names: Iterable[str]) -> list[str]:
@@ -232,14 +232,14 @@ class _Chosen(_Model):
         return [name for name in sorted(names) if any(fnmatchcase(name, each) for each in self.entries)]
 
 
-class ImageSettings(_Chosen):
+class ImageSettings(_ChosenEntries):
     """Images of installs (`envmgr stage --image`): made for `entries` after their tests."""
 
     entries: tuple[str, ...] = Field(default=(), description="entries that get images: names, `*` stands for a part")
     compression: Literal["zstd", "lz4"] = Field(default="zstd", description="zstd is smaller, lz4 is read faster")
 
 
-class Staging(_Chosen):
+class Staging(_ChosenEntries):
     """Images on nodes, by `envmgr stage --sync`. `quota` is bytes of images on each node's disk, `bandwidth` bytes per
     second that leave the file server.
     """

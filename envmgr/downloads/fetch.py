@@ -21,7 +21,7 @@ _OURS = ("disk-full", "not-writable", "file-unreadable")  # no other place helps
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FilePlace:
     """Somebody who must be asked where files lie, such as an index; `name` is for people.
 
     `pages` are what a dry run shows of a file. `look` gets the files that are still missing, and gives those that are
@@ -45,7 +45,7 @@ class DownloadSet:
     files: tuple[Download, ...]
     cache: Path
     failure: Failure
-    ask: Callable[[Runner, Reporter], Sequence[Place]] | None = None
+    ask: Callable[[Runner, Reporter], Sequence[FilePlace]] | None = None
 
 
 def fetch_sets(sets: Iterable[DownloadSet], how: Fetching, given: Given) -> Fetched:
@@ -81,7 +81,7 @@ class _Search:
     def waiting(self) -> list[Download]:
         return [file for sha256, file in self.files.items() if sha256 not in self.done]
 
-    def run(self, ask: Callable[[Runner, Reporter], Sequence[Place]]) -> Fetched:
+    def run(self, ask: Callable[[Runner, Reporter], Sequence[FilePlace]]) -> Fetched:
         """Bring what is missing: what is given or has places of its own, then from each place that is asked.
 
         A dry run says where the files will be looked for.
@@ -99,7 +99,7 @@ class _Search:
             self._look_at(places)
         return Fetched(tuple(self.done[sha256] for sha256 in self.files), self.paths)
 
-    def _look_at(self, places: Sequence[Place]) -> None:
+    def _look_at(self, places: Sequence[FilePlace]) -> None:
         """Bring each file from the first place that gives it. Raise EnvmgrError for what none gives."""
         for place in places:
             if not self.waiting:

@@ -23,7 +23,7 @@ from urllib.parse import unquote, urlsplit
 
 from envmgr.downloads import Download, digest_of
 from envmgr.downloads.logins import with_login
-from envmgr.downloads.web import Answer, NetworkError, open_url, within
+from envmgr.downloads.web import HostError, HttpAnswer, open_url, within
 from envmgr.errors import Interrupted
 from envmgr.system.processes import host_mark
 from envmgr.wording import size_text
@@ -73,7 +73,7 @@ class Bounds:
     stall: float
     min_free: int
     over: threading.Event = field(default_factory=threading.Event)
-    _answers: set[Answer] = field(default_factory=set)
+    _answers: set[HttpAnswer] = field(default_factory=set)
 
     def end(self) -> None:
         """End all transfers, also those that wait for a byte."""
@@ -82,7 +82,7 @@ class Bounds:
             answer.hang_up()
 
     @contextmanager
-    def reading(self, answer: Answer) -> Iterator[None]:
+    def reading(self, answer: HttpAnswer) -> Iterator[None]:
         """Let `end` reach the answer while it is read. Raise Interrupted."""
         self._answers.add(answer)
         try:
@@ -225,7 +225,7 @@ def _pieces(place: str, size: int | None, bounds: Bounds) -> Iterator[bytes]:
     except TimeoutError:
         said = f"no byte for {bounds.stall:g} s after {size_text(done)}"
         raise AttemptFailed("stalled", said, again=True) from None
-    except NetworkError:
+    except HostError:
         bounds.raise_if_over()  # it was hung up
         raise AttemptFailed("cut", "the transfer ended early", again=True) from None
 
@@ -237,7 +237,7 @@ def _read(file: BufferedReader) -> bytes:
         raise AttemptFailed("refused", error.strerror or str(error), again=False) from None
 
 
-def _open(place: str, bounds: Bounds) -> Answer:
+def _open(place: str, bounds: Bounds) -> HttpAnswer:
     """Return the answer of a server. Raise AttemptFailed; TimeoutError."""
     bare, secrets = with_login(place)
     try:
@@ -247,7 +247,7 @@ def _open(place: str, bounds: Bounds) -> Answer:
         gone = error.code in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
         kind = "server" if again else "not-found" if gone else "refused"
         raise AttemptFailed(kind, f"{error.code} {error.reason}", again=again) from None
-    except NetworkError as error:
+    except HostError as error:
         raise AttemptFailed("unreachable", error.words, again=error.was_connected) from None
     except ValueError:
         raise AttemptFailed("refused", "only http(s):// URLs and folders are fetched from", again=False) from None

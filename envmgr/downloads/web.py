@@ -49,7 +49,7 @@ class Page:
     content: bytes
 
 
-class Answer:
+class HttpAnswer:
     """An answer whose body is read in pieces. One that is read whole leaves its connection to the next."""
 
     def __init__(self, answer: urllib3.BaseHTTPResponse, url: str, host: str) -> None:
@@ -79,7 +79,7 @@ class Answer:
         self._answer.close()
 
 
-def open_url(url: str, *, headers: Headers = None, secrets: Headers = None, stall: float = STALL) -> Answer:
+def open_url(url: str, *, headers: Headers = None, secrets: Headers = None, stall: float = STALL) -> HttpAnswer:
     """Open a URL, by a kept connection if there is one. `secrets` are headers that do not go on to another host.
 
     Raises:
@@ -102,7 +102,7 @@ def open_url(url: str, *, headers: Headers = None, secrets: Headers = None, stal
     raise OSError(f"{url}: more than {_REDIRECTS} redirects")
 
 
-def _ask(url: str, headers: Mapping[str, str], stall: float) -> Answer:
+def _ask(url: str, headers: Mapping[str, str], stall: float) -> HttpAnswer:
     """Return the answer of this URL itself, also if that is a redirect."""
     import urllib3
 
@@ -119,7 +119,7 @@ def _ask(url: str, headers: Mapping[str, str], stall: float) -> Answer:
             answer = connections.request("GET", url, headers=headers, timeout=stall, **bare)
     except urllib3.exceptions.HTTPError as error:
         raise _network_error(error, host) from error
-    return Answer(answer, url, host)
+    return HttpAnswer(answer, url, host)
 
 
 def _network_error(error: urllib3.exceptions.HTTPError, host: str) -> OSError:
@@ -134,10 +134,10 @@ def _network_error(error: urllib3.exceptions.HTTPError, host: str) -> OSError:
         error, urllib3.exceptions.NewConnectionError
     ):
         return TimeoutError(f"{host}: {words}")
-    return NetworkError(host, words, was_connected=isinstance(error, urllib3.exceptions.ProtocolError))
+    return HostError(host, words, was_connected=isinstance(error, urllib3.exceptions.ProtocolError))
 
 
-class NetworkError(OSError):
+class HostError(OSError):
     """A host that could not be reached, or that ended the connection, in the system's words."""
 
     def __init__(self, host: str, words: str, *, was_connected: bool) -> None:

@@ -1,6 +1,6 @@
 """Files of other tools: what one of them says, and what of an entry's lock can be written as one.
 
-Each format is one module of `formats/`. It reads a file into `Contents`, or writes an `Exact`, or both. `recipes`
+Each format is one module of `formats/`. It reads a file into `Parsed`, or writes an `ExactPackages`, or both. `recipes`
 makes a recipe and its lock of contents; `exact` gives the packages of a lock.
 """
 
@@ -42,7 +42,7 @@ _JOINED, _GOES_ON = re.compile(r"[\w-]"), re.compile(r"[\w-]|\.\w")
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class Dropped:
     """Something of a file that is not carried over. `line` is 0 where no line of the file says it."""
 
     line: int
@@ -51,7 +51,7 @@ class Left:
 
 
 @dataclass(slots=True)
-class Given:
+class ReadFile:
     """A file to read. `subdir` is conda's name of the site's platform; `count` are the rows that are left so far.
     `tree` is the folder to which it belongs, if the user named one.
     """
@@ -63,7 +63,7 @@ class Given:
     count: int = 0
     tree: Path | None = None
 
-    def left(self, text: object, why: str, line: int = 0) -> Left:
+    def left(self, text: object, why: str, line: int = 0) -> Dropped:
         """Return the row for a part of the file; without `line`, its line is the first that has the text as words.
 
         Raise InputError `import-invalid` for too many rows: each is looked for in the whole text.
@@ -72,7 +72,7 @@ class Given:
         if self.count > _MOST_LEFT:
             raise self.invalid(f"more than {_MOST_LEFT} parts of it cannot be carried over")
         shown = str(text)
-        return Left(line or self._line_of(shown), one_line(masked(shown), _LONGEST), one_line(masked(why)))
+        return Dropped(line or self._line_of(shown), one_line(masked(shown), _LONGEST), one_line(masked(why)))
 
     def _line_of(self, shown: str) -> int:
         place = -1
@@ -120,7 +120,7 @@ class OneEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contents:
+class Parsed:
     """The content of a file. Fields that its format does not have are empty.
 
     `specs` and `rows` are what it asks for, or its packages with their versions if it is a lock. `packages` are exact
@@ -129,7 +129,7 @@ class Contents:
     `differences` are installs that it names and that are not there.
     """
 
-    left: tuple[Left, ...] = ()
+    left: tuple[Dropped, ...] = ()
     name: str = ""
     version: str = ""
     description: str = ""
@@ -143,7 +143,7 @@ class Contents:
     pylock: Pylock | None = None
     entries: tuple[OneEntry, ...] = ()
     goes_on: bool = False
-    differences: tuple[Left, ...] = ()
+    differences: tuple[Dropped, ...] = ()
     lacks: str = ""
 
     @property
@@ -153,7 +153,7 @@ class Contents:
 
 
 @dataclass(frozen=True, slots=True)
-class Exact:
+class ExactPackages:
     """The exact packages of an entry's lock. `conda` is None for an entry of wheels. `files` are those of wheels by
     sha256, and `indexes` those that the wheels come from: they are asked for only where they are needed.
     """
@@ -171,13 +171,13 @@ class Exact:
             raise self._impossible("wheels", "packages of conda")
         return self.conda
 
-    def only_wheels(self) -> list[Left]:
+    def only_wheels(self) -> list[Dropped]:
         """Return the packages of conda as rows that are left. Raise InputError `export-impossible` if all are."""
         if not self.wheels:
             raise self._impossible("packages of conda", "wheels")
         packages = () if self.conda is None else self.conda.packages
         return [
-            Left(0, f"{each.name} {each.version}", "a package of conda: the format has only wheels")
+            Dropped(0, f"{each.name} {each.version}", "a package of conda: the format has only wheels")
             for each in packages
         ]
 
@@ -190,7 +190,7 @@ class Exact:
         )
 
 
-class Format(Protocol):
+class FileFormat(Protocol):
     """A module of `formats/`. One that reads has `CONTENT`, which its texts have, or else `NAME`, and `read`; one that
     writes has `write`. `INSIDE`, if it has it, are the files that stand for a folder.
     """
@@ -198,22 +198,22 @@ class Format(Protocol):
     NAME: ClassVar[re.Pattern[str]]
     CONTENT: ClassVar[re.Pattern[str] | None]
 
-    def read(self, given: Given) -> Contents:
+    def read(self, given: ReadFile) -> Parsed:
         """Return the content. Raise InputError `import-invalid`, `platform-missing`."""
 
-    def write(self, exact: Exact) -> tuple[str, list[Left]]:
+    def write(self, exact: ExactPackages) -> tuple[str, list[Dropped]]:
         """Return the text, and what of the lock it does not hold."""
 
 
-def _formats(what: str) -> Iterator[tuple[str, Format]]:
+def _formats(what: str) -> Iterator[tuple[str, FileFormat]]:
     """Yield the formats that can `read` or `write`, by name."""
     for found in sorted(module.name for module in pkgutil.iter_modules(formats.__path__)):
         module = importlib.import_module(f"{formats.__name__}.{found}")
         if hasattr(module, what):
-            yield found.replace("_", "-"), cast("Format", module)
+            yield found.replace("_", "-"), cast("FileFormat", module)
 
 
-def writers() -> dict[str, Format]:
+def writers() -> dict[str, FileFormat]:
     """Return the formats that an entry's lock can be written as."""
     return dict(_formats("write"))
 
@@ -236,10 +236,10 @@ def read_file(
     way: str = _WAY,
     otherwise: str | None = None,
     tree: Path | None = None,
-) -> tuple[str, Contents]:
+) -> tuple[str, Parsed]:
     """Return the format of a file, which is `name` or what its text and name say, and its content. A file that looks
     like none is `otherwise`. `way` is what helps if that is unclear. A folder is read by the file in it that a format
-    names; `tree` is as in `Given`.
+    names; `tree` is as in `ReadFile`.
 
     Raises:
         InputError: `unknown-exchange`, `format-unclear`, as `read_file_text`, and as the format's reader.
@@ -249,7 +249,7 @@ def read_file(
     in_folder = next((file for file in inside if file.is_file()), None)
     text = read_file_text(in_folder or path, _IN_FOLDER if in_folder else _FILE, tree=ANYWHERE)
     below = None if tree is None else _place(tree)
-    given = Given(_place(in_folder or path), text, conda_platform(), runner, tree=below)
+    given = ReadFile(_place(in_folder or path), text, conda_platform(), runner, tree=below)
     if name is not None and name not in known:
         close = nearest(name, known)
         hint = did_you_mean(close, f"known: {', '.join(known)}")
@@ -295,7 +295,7 @@ def trees_above(places: Sequence[Path], runner: Runner) -> tuple[FoundTree, ...]
     return tuple(found)
 
 
-def _recognised(given: Given, known: Mapping[str, Format]) -> list[str]:
+def _recognised(given: ReadFile, known: Mapping[str, FileFormat]) -> list[str]:
     """Return the formats that the text has, or else the name; of several, those that the name also fits."""
 
     def named(name: str) -> bool:

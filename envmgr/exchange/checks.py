@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from envmgr.backends.conda.models import CondaInput
-from envmgr.exchange import Given, Left
+from envmgr.exchange import Dropped, ReadFile
 from envmgr.system.yamlfile import reason_of
 from envmgr.wheels.lockfile import LockedRow
 from envmgr.wheels.requirements import checked
@@ -33,7 +33,7 @@ def spec_fault(spec: str) -> str:
     return fault_in(CondaInput, {"channels": ["conda-forge"], "specs": [spec]})
 
 
-def row_of(given: Given, row: object, shown: object = "", why: str = "") -> str | Left:
+def row_of(given: ReadFile, row: object, shown: object = "", why: str = "") -> str | Dropped:
     """Return a requirement for a recipe; or the part of the file, as it is `shown`, that cannot be one, and `why`."""
     try:
         return given.left(shown, why) if why else checked(str(row))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from envmgr.backends.conda.lock import is_sha256
-from envmgr.exchange import Contents, Given, Left
+from envmgr.exchange import Dropped, Parsed, ReadFile
 from envmgr.exchange.checks import NO_INDEX, row_of
 from envmgr.wheels.lockfile import LockedRow, wheel_version
 from envmgr.wording import and_more, masked
@@ -21,14 +21,14 @@ _FEW = 5
 
 
 @dataclass(slots=True)
-class Found:
+class FoundPackages:
     """The content that was found so far. `lacks` is what keeps its packages from being kept exactly."""
 
-    given: Given
+    given: ReadFile
     packages: list[LockedPackage] = field(default_factory=list)
     wheels: list[LockedRow] = field(default_factory=list)
     rows: list[str] = field(default_factory=list)
-    left: list[Left] = field(default_factory=list)
+    left: list[Dropped] = field(default_factory=list)
     lacks: str = ""
 
     def leave(self, text: object, why: str, line: int = 0) -> None:
@@ -47,7 +47,7 @@ class Found:
         else:
             self.left.append(row)
 
-    def contents(self) -> Contents:
+    def contents(self) -> Parsed:
         """Return each package as a spec. Raise InputError `import-invalid`."""
         given, packages = self.given, sorted(self.packages, key=lambda each: each.name)
         if twice := [name for name, times in Counter(each.name for each in packages).items() if times > 1]:
@@ -60,7 +60,7 @@ class Found:
         if secret:
             self.lacks = f"the URL of {secret[0].name} holds a name, a password or a token"
         places = [each for each, _ in Counter(each.channel for each in packages).most_common()]
-        return Contents(
+        return Parsed(
             left=(*self.left, *(given.left(each.url, "a recipe and a lock hold no secret") for each in secret)),
             channels=tuple(place for place in places if masked(place) == place),
             specs=tuple(f"{each.name} {each.version} {each.build}" for each in packages),

@@ -9,14 +9,14 @@ from envmgr.backends.conda.backend import LoadedCondaLock
 from envmgr.backends.wheels.backend import LoadedWheelsLock
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.exchange import Exact
+from envmgr.exchange import ExactPackages
 from envmgr.system.run import Runner
 from envmgr.wheels.fetch import locate_rows, places_of
 from envmgr.wheels.index import ListedFile
 from envmgr.wheels.lockfile import LockedWheels
 
 
-def exact_of(lock: LoadedLock, site: Site, runner: Runner) -> Exact:
+def exact_of(lock: LoadedLock, site: Site, runner: Runner) -> ExactPackages:
     """Return the packages. Raise InputError `export-impossible` for an entry of a backend without such packages."""
     conda = lock.content if isinstance(lock, LoadedCondaLock) else None
     own: LockedWheels | None
@@ -30,7 +30,7 @@ def exact_of(lock: LoadedLock, site: Site, runner: Runner) -> Exact:
             f"{lock.entry} is made by the backend `{lock.backend.name}`: no other tool's lock has such packages",
             hint="entries of conda packages and of wheels can be written for other tools",
         )
-    return Exact(
+    return ExactPackages(
         entry=str(lock.entry),
         python="" if own is None else own.python,
         conda=conda,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from envmgr.exchange import Given, Left
+from envmgr.exchange import Dropped, ReadFile
 from envmgr.exchange.checks import NO_INDEX, row_of
 
 if TYPE_CHECKING:
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 _OF_PARTS = re.compile(r"\b(extras|dependency_groups)\b")
 
 
-def rows_of(given: Given, lock: Pylock) -> tuple[tuple[str, ...], list[Left]]:
+def rows_of(given: ReadFile, lock: Pylock) -> tuple[tuple[str, ...], list[Dropped]]:
     """Return a row for each package, and the packages that no row can ask for."""
-    rows, left, groups = list[str](), list[Left](), {*(lock.default_groups or ())}
+    rows, left, groups = list[str](), list[Dropped](), {*(lock.default_groups or ())}
     for package in lock.packages:
         marker = package.marker
         if marker is not None and _OF_PARTS.search(str(marker)):  # no requirement can say it

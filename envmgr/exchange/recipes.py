@@ -21,7 +21,7 @@ from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import Site, read_target
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.exchange import Contents, conda_platform
+from envmgr.exchange import Parsed, conda_platform
 from envmgr.exchange.checks import row_for
 from envmgr.system.yamlfile import dump_yaml
 from envmgr.wheels.lockfile import WHEELS_LOCK, LockedRow, LockedWheels, wheels_text
@@ -30,7 +30,7 @@ from envmgr.wheels.settings import PUBLIC, index_for
 from envmgr.wording import one_line
 
 if TYPE_CHECKING:
-    from envmgr.backends.wheels.input import Base
+    from envmgr.backends.wheels.input import BasePython
 
 _GLIBC = 28  # of the platform that recipes have by default
 
@@ -71,7 +71,7 @@ class Draft:
 Make = Callable[[], Draft]
 
 
-def drafts_of(contents: Contents, entry: Entry, site: Site, python: str | None) -> tuple[Make | None, Make]:
+def drafts_of(contents: Parsed, entry: Entry, site: Site, python: str | None) -> tuple[Make | None, Make]:
     """Return what makes the draft with exact packages, which may raise NotExact, and the one without; the first is
     None if the file is no lock. `python` is the entry below wheels; by default the newest that fits.
 
@@ -93,7 +93,7 @@ def draft_of_packages(packages: Sequence[str], channels: Sequence[str], entry: E
         InputError: `requirement-invalid`.
     """
     if channels:
-        draft = _conda(Contents(channels=(*channels,), specs=(*packages,)), entry, site, packages, {})
+        draft = _conda(Parsed(channels=(*channels,), specs=(*packages,)), entry, site, packages, {})
     else:
         said = {"python": _newest_built(entry, site), "requirements": [*packages], **_platform()}
         draft = Draft(entry, "wheels", said, {}, len(packages))
@@ -106,7 +106,7 @@ def draft_of_packages(packages: Sequence[str], channels: Sequence[str], entry: E
     return replace(draft, imports=tuple(dict.fromkeys(each.name for each in rows if each.marker is None)))
 
 
-def _conda(contents: Contents, entry: Entry, site: Site, specs: Sequence[str], more: Mapping[str, Any]) -> Draft:
+def _conda(contents: Parsed, entry: Entry, site: Site, specs: Sequence[str], more: Mapping[str, Any]) -> Draft:
     names = {url.rstrip("/"): name for name, each in channels_of(site).items() for url in (each.url, *each.mirrors)}
     channels = [names.get(each.rstrip("/"), each) for each in contents.channels] or ["conda-forge"]
     found: dict[str, Any] = {"channels": [*dict.fromkeys(channels)], "specs": [*specs], **more}
@@ -119,7 +119,7 @@ def _conda(contents: Contents, entry: Entry, site: Site, specs: Sequence[str], m
     return Draft(entry, "conda", found, {}, len(contents.packages) + len(contents.wheels))
 
 
-def _exact_conda(contents: Contents, entry: Entry, site: Site) -> Draft:
+def _exact_conda(contents: Parsed, entry: Entry, site: Site) -> Draft:
     if contents.lacks:
         raise NotExact(contents.lacks)
     packages = tuple(_own_url(each, site) for each in contents.packages)
@@ -192,7 +192,7 @@ def _indexes(wheels: Iterable[tuple[LockedRow, str]], site: Site) -> list[str]:
     return [*found]
 
 
-def _bases(contents: Contents, entry: Entry, site: Site, python: str | None) -> Iterator[tuple[str, Base]]:
+def _bases(contents: Parsed, entry: Entry, site: Site, python: str | None) -> Iterator[tuple[str, BasePython]]:
     """Yield the Pythons for wheels: the one that was named, or those of the catalog that fit, the newest first."""
     from envmgr.backends.wheels.input import SYSTEM, load_base
 
@@ -205,7 +205,7 @@ def _bases(contents: Contents, entry: Entry, site: Site, python: str | None) -> 
     yield SYSTEM, load_base(SYSTEM, entry, site)
 
 
-def _pythons(entry: Entry, site: Site) -> Iterator[tuple[str, Base]]:
+def _pythons(entry: Entry, site: Site) -> Iterator[tuple[str, BasePython]]:
     """Yield the Pythons of the catalog, below `entry`, that have a lock, the newest first."""
     from envmgr.backends.wheels.input import load_base
 
@@ -227,7 +227,7 @@ def _newest_built(entry: Entry, site: Site) -> str:
     return next(built, SYSTEM)
 
 
-def _fits(contents: Contents, base: Base, *, odd: bool) -> bool:
+def _fits(contents: Parsed, base: BasePython, *, odd: bool) -> bool:
     """Return whether the file wants a Python such as the base's; `odd` if nobody can read what it wants."""
     try:
         return SpecifierSet(contents.python).contains(base.version, prereleases=True)
@@ -235,7 +235,7 @@ def _fits(contents: Contents, base: Base, *, odd: bool) -> bool:
         return odd
 
 
-def _wheels(contents: Contents, entry: Entry, site: Site, python: str | None) -> Draft:
+def _wheels(contents: Parsed, entry: Entry, site: Site, python: str | None) -> Draft:
     name, base = next(_bases(contents, entry, site, python))
     odd = contents.python and not _fits(contents, base, odd=False)
     needs = (f"the file wants Python {one_line(contents.python)}",) if odd else ()
@@ -247,7 +247,7 @@ def _platform() -> dict[str, str]:
     return {} if platform.machine() == "x86_64" else {"platform": f"{platform.machine()}-manylinux_2_{_GLIBC}"}
 
 
-def _exact_wheels(contents: Contents, entry: Entry, site: Site, python: str | None) -> Draft:
+def _exact_wheels(contents: Parsed, entry: Entry, site: Site, python: str | None) -> Draft:
     from envmgr.backends.wheels.input import WheelsInput, read_question
 
     if contents.lacks:
@@ -276,7 +276,7 @@ def _exact_wheels(contents: Contents, entry: Entry, site: Site, python: str | No
     raise NotExact(why)
 
 
-def _rows(contents: Contents, base: Base, site: Site) -> tuple[tuple[LockedRow, ...], list[str]]:
+def _rows(contents: Parsed, base: BasePython, site: Site) -> tuple[tuple[LockedRow, ...], list[str]]:
     """Return the exact wheels for a Python, and their indexes. Raise NotExact; EnvmgrError as `choose_files`."""
     from envmgr.wheels.resolve import choose_files
 

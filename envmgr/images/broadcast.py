@@ -15,7 +15,7 @@ from pathlib import Path
 
 from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError
-from envmgr.images.node import SLICE, Wanted
+from envmgr.images.node import SLICE, WantedImage
 from envmgr.nodes import tool, tool_env
 from envmgr.nodes.access import ask_slurm
 from envmgr.nodes.allocation import allocated
@@ -31,7 +31,7 @@ _FROM_FILE = ("/bin/sh", "-c", 'exec "$@" <"$0"')
 
 
 def broadcast(
-    image: Wanted, nodes: Sequence[str], start: int, *, site: Site, runner: Runner, take: Callable[[str], None]
+    image: WantedImage, nodes: Sequence[str], start: int, *, site: Site, runner: Runner, take: Callable[[str], None]
 ) -> None:
     """Send the image to the nodes from byte `start` on, by sbcast; `take` is called with Slurm's number of the job after
     each slice.
@@ -64,7 +64,7 @@ def broadcast(
 
 
 def send_by_ssh(
-    image: Wanted,
+    image: WantedImage,
     nodes: Sequence[str],
     start: int,
     *,
@@ -93,7 +93,7 @@ def send_by_ssh(
 
 
 def _each_slice(
-    image: Wanted, start: int, send: Callable[[Path, str], bool], *, site: Site, runner: Runner, times: int = 1
+    image: WantedImage, start: int, send: Callable[[Path, str], bool], *, site: Site, runner: Runner, times: int = 1
 ) -> None:
     """Send slice after slice, until `send` returns that nobody takes them, within the site's bandwidth, of which a slice
     takes its bytes `times`.

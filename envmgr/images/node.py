@@ -21,7 +21,7 @@ SLICE = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedImage:
     """An image that a node should mount over `path`; `image` is the file on the share, `size` its bytes."""
 
     path: str
@@ -38,8 +38,8 @@ class Wanted:
         return f"{self.path} {self.name} {self.image} {self.sha256} {self.size}"
 
 
-def wanted_image(install: Install, record: ImageRecord) -> Wanted:
-    return Wanted(str(install.path), str(install.image), record.sha256, record.size)
+def wanted_image(install: Install, record: ImageRecord) -> WantedImage:
+    return WantedImage(str(install.path), str(install.image), record.sha256, record.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,9 @@ class NodeImage:
         return self.node, self.path, self.sha256
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> WantedImage:
         """Return the row that a node needs to let go of it: it has noted itself which image that is."""
-        return Wanted(self.path, "-", self.sha256, self.size)
+        return WantedImage(self.path, "-", self.sha256, self.size)
 
     @property
     def waits(self) -> bool:
@@ -90,7 +90,7 @@ class NodeAnswer:
 
 def node_script(
     act: Act,
-    wanted: Iterable[Wanted],
+    wanted: Iterable[WantedImage],
     *,
     folder: str,
     quota: int,
@@ -130,7 +130,7 @@ _ROW = re.compile(
 )
 
 
-def read_answer(node: str, text: str, wanted: Sequence[Wanted] = ()) -> NodeAnswer:
+def read_answer(node: str, text: str, wanted: Sequence[WantedImage] = ()) -> NodeAnswer:
     """Read the answer; half of one is a fault: a row for each of `wanted` must be there."""
     lines = text.splitlines()
     if lines and lines[0].startswith("not-root\t"):

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from envmgr.errors import EnvmgrError
-from envmgr.images.node import Wanted
+from envmgr.images.node import WantedImage
 from envmgr.system.run import Runner
 from envmgr.system.sandbox import mounting_script, with_own_mounts
 
 
-def run_privately(wanted: Sequence[Wanted], command: Sequence[str], runner: Runner) -> NoReturn:
+def run_privately(wanted: Sequence[WantedImage], command: Sequence[str], runner: Runner) -> NoReturn:
     """Become the command, which sees the images over their installs. No other process sees them.
 
     Raises EnvmgrError `no-namespaces`; what is wrong with squashfuse is said on stderr, with exit code 3.

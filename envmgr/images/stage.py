@@ -11,7 +11,7 @@ from functools import partial
 
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, Interrupted
-from envmgr.images.node import BUSY, Act, NodeAnswer, NodeImage, Wanted, node_script, read_answer
+from envmgr.images.node import BUSY, Act, NodeAnswer, NodeImage, WantedImage, node_script, read_answer
 from envmgr.nodes.envelope import Reply
 from envmgr.nodes.fanout import ask_nodes
 from envmgr.nodes.sets import fold
@@ -29,7 +29,7 @@ Key = tuple[str, str, str]
 
 
 @dataclass(slots=True)
-class Staged:
+class StagedImages:
     """The images of nodes, the nodes without an answer and why, and how copies were sent."""
 
     images: dict[Key, NodeImage] = field(default_factory=dict)
@@ -46,13 +46,13 @@ class Stager:
 
     def __init__(self, site: Site, runner: Runner, reporter: Reporter, via: Way) -> None:
         self._site, self._runner, self._reporter, self._via = site, runner, reporter, via
-        self.found = Staged()
+        self.found = StagedImages()
 
     def ask(
         self,
         nodes: Sequence[str],
         act: Act,
-        wanted: Sequence[Wanted] = (),
+        wanted: Sequence[WantedImage] = (),
         *,
         rate: int = 0,
         sources: Mapping[str, str] | None = None,
@@ -107,7 +107,7 @@ class Stager:
             if nodes:
                 self._reporter.say(f"{fold(nodes)}: waiting for another run that stages there")
 
-    def stage(self, nodes: Sequence[str], wanted: Sequence[Wanted]) -> Staged:
+    def stage(self, nodes: Sequence[str], wanted: Sequence[WantedImage]) -> StagedImages:
         """Mount the images on the nodes, then copy them, until all that can be done is done."""
         with self._reporter.stage("mount", total=len(nodes), unit="nodes") as stage:
             self.ask(
@@ -138,7 +138,7 @@ class Stager:
             )
         return self.found
 
-    def _send(self, nodes: list[str], wanted: Sequence[Wanted], stage: Stage) -> str:
+    def _send(self, nodes: list[str], wanted: Sequence[WantedImage], stage: Stage) -> str:
         """Send the images by sbcast, or by ssh. Return why that was not possible; empty if it was."""
         from envmgr.images.broadcast import broadcast, send_by_ssh
 
@@ -148,7 +148,7 @@ class Stager:
             if not (lacking := [node for node in self._left(nodes) if had.get(node, image.size) < image.size]):
                 continue
 
-            def take(on: Sequence[str], job: str | None = None, image: Wanted = image) -> None:
+            def take(on: Sequence[str], job: str | None = None, image: WantedImage = image) -> None:
                 self.ask(on, "copy", [image], slices=True, job=job)
                 stage.update(sum(each.copied for each in self.found.images.values()))
 
@@ -165,7 +165,7 @@ class Stager:
                 return error.message
         return ""
 
-    def _tree(self, left: list[str], wanted: Sequence[Wanted], stage: Stage) -> None:
+    def _tree(self, left: list[str], wanted: Sequence[WantedImage], stage: Stage) -> None:
         """Copy to one node from the share, then from each node that has all to one more, until all have."""
         while left:  # each has one turn
             ready = [node for node in self.found.hosts if self._has_all(node, wanted)]
@@ -174,7 +174,7 @@ class Stager:
             left = left[len(pairs) :]
 
     def _rounds(
-        self, nodes: list[str], wanted: Sequence[Wanted], stage: Stage, sources: Mapping[str, str] | None = None
+        self, nodes: list[str], wanted: Sequence[WantedImage], stage: Stage, sources: Mapping[str, str] | None = None
     ) -> None:
         """Let the nodes copy until each has all, or cannot go on."""
         bound = self._site.staging.bandwidth or 0
@@ -196,7 +196,7 @@ class Stager:
         answered = (node for node in nodes if node not in self.found.faults)
         return [node for node in answered if not all(image.done for image in self.found.of(node))]
 
-    def _has_all(self, node: str, wanted: Sequence[Wanted]) -> bool:
+    def _has_all(self, node: str, wanted: Sequence[WantedImage]) -> bool:
         images = self.found.images
         keys = [(node, each.path, each.sha256) for each in wanted]
         return all(key in images and images[key].copied == images[key].size for key in keys)

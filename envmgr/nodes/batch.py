@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from envmgr.catalog.site import Site
 from envmgr.nodes import slurm, tool, tool_env
-from envmgr.nodes.envelope import Answer, Reply, Status, end_mark, end_rest, marked, unwrap, wrap
+from envmgr.nodes.envelope import Reply, ScriptAnswer, Status, end_mark, end_rest, marked, unwrap, wrap
 from envmgr.nodes.fanout import NODES_OWN, Fan, unreachable
 from envmgr.nodes.sets import require_node_names
 from envmgr.system.run import Runner
@@ -278,7 +278,7 @@ class _Jobs:
     def argv(self, node: str) -> tuple[str, ...] | str:
         return f"no job for {node}"
 
-    def explain(self, client: Client, answer: Answer, *, begun: bool) -> tuple[Status, str]:
+    def explain(self, client: Client, answer: ScriptAnswer, *, begun: bool) -> tuple[Status, str]:
         said = slurm.slurm_reason(client.errors)
         if begun or answer.reason != "no answer" or not said:
             return "silent", f"the job's answer was not collected: {answer.reason}"

@@ -35,7 +35,7 @@ _MARK = "--envmgr:{nonce}:{what}--"
 _QUOTED = 30  # characters of a node's own words in a reason
 
 
-class Answer(NamedTuple):
+class ScriptAnswer(NamedTuple):
     """The answer that `unwrap` found. `reason` is empty for a whole answer of a script that ended with status 0."""
 
     status: Literal["answered", "silent"]
@@ -82,28 +82,28 @@ def begun(output: bytes | bytearray, nonce: str) -> bool:
     return _begin(nonce) in output
 
 
-def unwrap(output: bytes | bytearray, nonce: str) -> Answer:
+def unwrap(output: bytes | bytearray, nonce: str) -> ScriptAnswer:
     r"""Find the answer in all that a node printed: banners before and behind it do not matter.
 
     Bytes that are not UTF-8 come as `\xNN`. Where the connection made CRLF of each line break, that is undone.
     """
     start = output.find(_begin(nonce))
     if start < 0:
-        return Answer("silent", "", _nothing(output, nonce))
+        return ScriptAnswer("silent", "", _nothing(output, nonce))
     start = output.find(b"\n", start + 1) + 1
     crlf = output[start - 2 : start] == b"\r\n"
     # The search begins at the line break before: in an empty answer, the end mark begins with that one.
     end = re.compile(re.escape(end_mark(nonce)) + rb"(\d+):(\d+)--").search(output, start - 1)
     if end is None:
-        return Answer("silent", "", f"half an answer: {size_text(len(output) - start)} and no end")
+        return ScriptAnswer("silent", "", f"half an answer: {size_text(len(output) - start)} and no end")
     body = bytes(output[start : max(start, end.start())])
     if crlf:
         body = body.removesuffix(b"\r").replace(b"\r\n", b"\n")
     status, limit = int(end[1]), int(end[2])
     if len(body) > limit:
-        return Answer("silent", "", f"the answer is longer than {size_text(limit)}")
+        return ScriptAnswer("silent", "", f"the answer is longer than {size_text(limit)}")
     text = body.decode("utf-8", "backslashreplace")
-    return Answer("answered", text, f"the script ended with status {status}" if status else "")
+    return ScriptAnswer("answered", text, f"the script ended with status {status}" if status else "")
 
 
 def _begin(nonce: str) -> bytes:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, Interrupted, ending
 from envmgr.nodes import slurm, ssh, tool_env
-from envmgr.nodes.envelope import Answer, Reply, Status, begun, end_mark, unwrap, wrap
+from envmgr.nodes.envelope import Reply, ScriptAnswer, Status, begun, end_mark, unwrap, wrap
 from envmgr.nodes.sets import require_node_names
 from envmgr.system.run import Runner
 from envmgr.wording import size_text
@@ -97,7 +97,7 @@ class Connector(Protocol):
     def argv(self, node: str) -> tuple[str, ...] | str:
         """Return the command, or the reason why there is no command: the node is unreachable."""
 
-    def explain(self, client: Client, answer: Answer, *, begun: bool) -> tuple[Status, str]:
+    def explain(self, client: Client, answer: ScriptAnswer, *, begun: bool) -> tuple[Status, str]:
         """Return status and reason for a command that ended by itself, without a complete answer."""
 
     def again(self, client: Client) -> tuple[str, ...] | None:
@@ -120,7 +120,7 @@ class SshWay:
     def argv(self, node: str) -> tuple[str, ...] | str:
         return ssh.command(self._transport, node, user=self._user, socket=self._socket)
 
-    def explain(self, client: Client, answer: Answer, *, begun: bool) -> tuple[Status, str]:
+    def explain(self, client: Client, answer: ScriptAnswer, *, begun: bool) -> tuple[Status, str]:
         said = ssh.ssh_reason(client.errors)
         if begun:
             return "silent", answer.reason

@@ -23,7 +23,7 @@ from envmgr.system.users import session_as
 
 if TYPE_CHECKING:
     from envmgr.nodes.clients import Client
-    from envmgr.nodes.envelope import Answer
+    from envmgr.nodes.envelope import ScriptAnswer
 
 _ASK = 10.0  # seconds that sinfo may take
 _CANCEL = 2.0  # that scancel is waited for, at the end of a run that may be out of time
@@ -310,7 +310,7 @@ class SlurmWay:
         limits = (f"--job-name={job_name(self._nonce)}", f"--time={time_limit(self._timeout, self._most)}")
         return (*self._prefix, *one_task("-w", name, *limits, *where), "/bin/sh", "-s")
 
-    def explain(self, client: Client, answer: Answer, *, begun: bool) -> tuple[Status, str]:
+    def explain(self, client: Client, answer: ScriptAnswer, *, begun: bool) -> tuple[Status, str]:
         if begun:
             late = "TIME LIMIT" in client.errors.decode("utf-8", "backslashreplace").upper()
             return "silent", f"Slurm: the time limit of the job was over: {answer.reason}" if late else answer.reason

@@ -11,8 +11,8 @@ from envmgr.errors import EnvmgrError
 from envmgr.modules.families import find_families, member_of
 from envmgr.modules.spec import ModuleSpec, default_entries
 from envmgr.page.history import read_history
-from envmgr.page.model import Catalog, Deprecation, GpuCode, PageEntry, PageTest, Part, Since
-from envmgr.publish.extras import Contents
+from envmgr.page.model import Deprecation, GpuCode, PageEntry, PageGeneration, PageInstall, PageTest, Since
+from envmgr.publish.extras import GenerationContents
 from envmgr.publish.records import PublishedEntry
 from envmgr.store.manifest import read_provenance
 from envmgr.store.prefix import Prefix
@@ -22,8 +22,8 @@ JobScript = Callable[[Mapping[str, ModuleSpec], str, int], str]
 
 
 def make_catalog(
-    prefix: Prefix, site: str, contents: Contents, job: JobScript, sboms: Mapping[str, str] | None = None
-) -> tuple[Catalog, dict[str, bytes]]:
+    prefix: Prefix, site: str, contents: GenerationContents, job: JobScript, sboms: Mapping[str, str] | None = None
+) -> tuple[PageGeneration, dict[str, bytes]]:
     """Return the data of the page, and the locks of its installs: path below the page -> content. `sboms` maps entries
     to further files of the page.
     """
@@ -33,7 +33,7 @@ def make_catalog(
     for name, spec in sorted(contents.specs.items()):
         for needed in spec.depends:
             dependents[needed].append(name)
-    parts, locks = dict[str, Part](), dict[str, bytes]()
+    parts, locks = dict[str, PageInstall](), dict[str, bytes]()
     for path in sorted({path for entry in contents.entries.values() for path in entry.paths}):
         parts[path], texts = _read_part(prefix, path)
         locks |= texts
@@ -53,7 +53,7 @@ def make_catalog(
         for name, published in sorted(contents.entries.items())
     )
     number, created = contents.number, contents.created
-    found = Catalog(site=site, generation=number, created=created, entries=entries, parts=parts, news=news)
+    found = PageGeneration(site=site, generation=number, created=created, entries=entries, parts=parts, news=news)
     return found, locks
 
 
@@ -108,14 +108,14 @@ def _gpu(needs: GpuNeeds) -> GpuCode:
     )
 
 
-def _read_part(prefix: Prefix, path: str) -> tuple[Part, dict[str, bytes]]:
+def _read_part(prefix: Prefix, path: str) -> tuple[PageInstall, dict[str, bytes]]:
     """Return an install and its locks. One whose manifest is damaged has no packages: they are not known."""
     install = prefix.install_at(path)
     try:
         provenance = read_provenance(install.manifest)
         folder = f"locks/{install.entry.name}/{install.label}"
         locks = {f"{folder}/{name}": text.encode() for name, text in _texts(provenance.get("lock")) if _is_plain(name)}
-        part = Part(
+        part = PageInstall(
             entry=str(install.entry),
             backend=str(dict(provenance.get("recipe") or {}).get("backend", "")),
             packages=dict(sorted(_texts(provenance["packages"]))),
@@ -123,7 +123,7 @@ def _read_part(prefix: Prefix, path: str) -> tuple[Part, dict[str, bytes]]:
         )
     # A damaged manifest may have any JSON in any place; a lone surrogate is no text that a page can hold.
     except (EnvmgrError, ValueError, TypeError, KeyError, AttributeError):
-        return Part(entry=str(install.entry)), {}
+        return PageInstall(entry=str(install.entry)), {}
     return part, locks
 
 

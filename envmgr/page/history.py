@@ -12,8 +12,8 @@ from pathlib import Path
 from envmgr.catalog.locks import diff_packages
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.page import CATALOG, WWW
-from envmgr.page.model import EntryChange, News, PackageChange, Since
-from envmgr.publish.extras import Contents
+from envmgr.page.model import EntryChange, News, PagePackageChange, Since
+from envmgr.publish.extras import GenerationContents
 from envmgr.publish.records import PublishedEntry, read_record, read_specs
 from envmgr.store.prefix import Prefix
 from envmgr.system.untrusted_files import GENERATION, read_bytes
@@ -33,7 +33,7 @@ class _Step:
     packages: Mapping[str, Mapping[str, str]]
 
 
-def read_history(prefix: Prefix, contents: Contents) -> _Page:
+def read_history(prefix: Prefix, contents: GenerationContents) -> _Page:
     """Return when each entry came, and the generations from which this one was made, itself first."""
     head = News(number=contents.number, parent=contents.parent, created=contents.created, reason=contents.reason)
     steps = [_Step(head, contents.entries, {name: spec.packages for name, spec in contents.specs.items()})]
@@ -96,5 +96,5 @@ def _change(entry: str, step: _Step, before: _Step) -> EntryChange:
     if step.entries[entry].digest == before.entries[entry].digest:
         return EntryChange(entry=entry, change="module")
     changes = diff_packages(before.packages.get(entry, {}), step.packages.get(entry, {}))
-    told = tuple(PackageChange(name=each.name, old=each.old, new=each.new) for each in changes[:_PACKAGES])
+    told = tuple(PagePackageChange(name=each.name, old=each.old, new=each.new) for each in changes[:_PACKAGES])
     return EntryChange(entry=entry, change="install", packages=told, more=max(0, len(changes) - _PACKAGES))

@@ -1,4 +1,4 @@
-"""The page's data: `catalog.json`, which other programs may read, is `Catalog`."""
+"""The page's data: `catalog.json`, which other programs may read, is `PageGeneration`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Since(FrozenModel):
     or_earlier: bool = False
 
 
-class Part(FrozenModel):
+class PageInstall(FrozenModel):
     """An install. `packages` is name -> `version build`; None where its manifest cannot be read: it is not known.
     `locks` are files of the page.
     """
@@ -92,7 +92,7 @@ class PageEntry(FrozenModel):
     sbom: str = ""
 
 
-class PackageChange(FrozenModel):
+class PagePackageChange(FrozenModel):
     """`old` or `new` is empty for a package that came or went."""
 
     name: str
@@ -107,7 +107,7 @@ class EntryChange(FrozenModel):
 
     entry: str
     change: Literal["install", "module"]
-    packages: tuple[PackageChange, ...] = ()
+    packages: tuple[PagePackageChange, ...] = ()
     more: int = 0
 
 
@@ -129,7 +129,7 @@ class News(FrozenModel):
         return (*self.added, *self.removed, *(each.entry for each in self.changed))
 
 
-class Catalog(FrozenModel):
+class PageGeneration(FrozenModel):
     """A generation. `news` has the newest generation first, and only those that it was made from."""
 
     schema_version: int = FORMAT
@@ -137,5 +137,5 @@ class Catalog(FrozenModel):
     generation: int
     created: str
     entries: tuple[PageEntry, ...]
-    parts: dict[str, Part]
+    parts: dict[str, PageInstall]
     news: tuple[News, ...]

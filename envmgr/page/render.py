@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from envmgr.catalog.names import sort_key
 from envmgr.page import CATALOG, FEED, INDEX
-from envmgr.page.model import Catalog, PageEntry
+from envmgr.page.model import PageEntry, PageGeneration
 from envmgr.wording import LINES, and_more, counted, escaped
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).parent
 
 
-def render_page(catalog: Catalog) -> Iterator[tuple[str, bytes]]:
+def render_page(catalog: PageGeneration) -> Iterator[tuple[str, bytes]]:
     """Yield the page's files, but its locks: the path below the page, and the content. Deterministic."""
     environment = _environment()
     style, script = (_HERE.joinpath(name).read_text(encoding="utf-8").strip() for name in ("page.css", "page.js"))
@@ -90,7 +90,7 @@ def _when(created: str) -> str:
     return f"{created[:10]} {created[11:16]} UTC"
 
 
-def _urn(catalog: Catalog, news: Any) -> str:
+def _urn(catalog: PageGeneration, news: Any) -> str:
     """Return the id of a feed's entry, the same in each later page of the site. Source: RFC 4287, 4.2.6."""
     return (
         uuid.uuid5(uuid.NAMESPACE_OID, f"envmgr {catalog.site} {news.number} {news.created}").urn

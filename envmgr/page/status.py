@@ -9,7 +9,7 @@ from typing import Literal
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, judge_gpu, unfit
 from envmgr.nodes.sets import expand, fold
 from envmgr.page.model import FORMAT
-from envmgr.store.node_facts import FleetFacts, Seen
+from envmgr.store.node_facts import FleetFacts, SeenNodes
 from envmgr.store.node_tests import NodeTests
 from envmgr.system.models import FrozenModel
 
@@ -99,12 +99,12 @@ def _last_tests(entry: str, digest: str, tests: NodeTests, before: Status | None
     return tuple(sorted(found, key=lambda row: (row.test, row.nodes)))
 
 
-Group = list[tuple[Seen | None, str]]
+Group = list[tuple[SeenNodes | None, str]]
 
 
 def groups_of(fleet: FleetFacts) -> dict[str, Group]:
     """Return group -> its nodes (folded) that have the same facts, None for those that no audit saw."""
-    alike: dict[tuple[NodeFacts, float], Seen] = {}  # rows that differ only in `since` are one here
+    alike: dict[tuple[NodeFacts, float], SeenNodes] = {}  # rows that differ only in `since` are one here
     known = {node: alike.setdefault((seen.facts, seen.time), seen) for seen in fleet.seen for node in seen.nodes}
     rest = known.keys() - {node for nodes in fleet.groups.values() for node in nodes}
     found: dict[str, Group] = {}

@@ -37,7 +37,7 @@ class BasePackage:
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
+class BaseEntry:
     """The entry, as generation `number` has it. `spec` is its module, `environment` that of all modules that are loaded
     with it, and `installs` their paths.
 
@@ -74,7 +74,7 @@ class _Said(FrozenModel):
     packages: tuple[tuple[str, str, tuple[str, ...], tuple[tuple[str, str], ...]], ...]
 
 
-def ask_base(entry: str, record: GenerationRecord, prefix: Prefix, runner: Runner) -> Base:
+def ask_base(entry: str, record: GenerationRecord, prefix: Prefix, runner: Runner) -> BaseEntry:
     """Ask the Python of a published entry what it has.
 
     Raises:
@@ -101,7 +101,7 @@ def ask_base(entry: str, record: GenerationRecord, prefix: Prefix, runner: Runne
     # A virtual environment on a virtual environment sees nothing of the lower one.
     beside = () if said.prefix == said.base else tuple(dict.fromkeys(said.folders))
     programs = Path(program).parent if not beside else Path(said.program).parent
-    return Base(
+    return BaseEntry(
         entry=entry,
         number=record.number,
         spec=specs[entry],

@@ -17,7 +17,7 @@ from envmgr.downloads.bring import Fetching
 from envmgr.downloads.fetch import fetch_sets
 from envmgr.errors import EnvmgrError
 from envmgr.modules.render import pip_names, render_shim
-from envmgr.people.base import Base, BasePackage
+from envmgr.people.base import BaseEntry, BasePackage
 from envmgr.people.lock import UserLock, lock_text
 from envmgr.report import Reporter
 from envmgr.store.build_folders import staged_install
@@ -51,7 +51,7 @@ def install_of(name: str, lock: UserLock, prefix: Prefix, site: Site) -> Install
 
 
 def make_install(
-    install: Install, lock: UserLock, base: Base, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
+    install: Install, lock: UserLock, base: BaseEntry, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
 ) -> None:
     """Make the install, unless it is there. `site` is the cluster's: its cache, indexes and mirrors are used.
 
@@ -118,7 +118,7 @@ def make_install(
                 remove_tree(downloads.root)
 
 
-def _finish(folder: Path, install: Install, lock: UserLock, base: Base) -> None:
+def _finish(folder: Path, install: Install, lock: UserLock, base: BaseEntry) -> None:
     """Add what is no wheel's: the entry's programs for this Python, pip, the lock, and the folders that are joined."""
     packages = folder / "lib" / f"python{base.minor}" / "site-packages"
     # `addsitedir` also follows the files *.pth of the entry's folder.
@@ -143,7 +143,7 @@ def add_programs(folder: Path, python: Path, packages: Sequence[BasePackage], mi
             _write_script(folder / "bin" / script, value, python)
 
 
-def _write_pip(folder: Path, install: Install, lock: UserLock, base: Base) -> None:
+def _write_pip(folder: Path, install: Install, lock: UserLock, base: BaseEntry) -> None:
     """Write the pip that changes nothing, and beside it the one that answers questions, where there is one."""
     name = install.entry.version
     there = "pip" in base.packages or "pip" in lock.versions

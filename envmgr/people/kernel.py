@@ -15,7 +15,7 @@ from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
 from envmgr.modules.kernels import kernel_env, kernel_spec
 from envmgr.modules.statements import ModulePolicies
-from envmgr.people.base import Base
+from envmgr.people.base import BaseEntry
 from envmgr.people.lock import UserLock
 from envmgr.people.module import user_spec
 from envmgr.store.prefix import Install
@@ -36,7 +36,7 @@ def kernel_file(environ: Mapping[str, str], name: str) -> Path:
     return Path(data) / "kernels" / f"user-{plain}{other}" / "kernel.json"
 
 
-def user_kernel(name: str, link: Path, install: Install, lock: UserLock, base: Base, site: Site) -> dict[str, Any]:
+def user_kernel(name: str, link: Path, install: Install, lock: UserLock, base: BaseEntry, site: Site) -> dict[str, Any]:
     """Return the content of kernel.json for the environment `name` at `link`."""
     policies = ModulePolicies.from_site(site)
     env = kernel_env([user_spec(install, lock, base, policies, programs=link / "bin")], policies, base.number)
@@ -51,7 +51,7 @@ def is_own(file: Path) -> bool:
     return False
 
 
-def has_ipykernel(lock: UserLock, base: Base) -> bool:
+def has_ipykernel(lock: UserLock, base: BaseEntry) -> bool:
     """Return whether Jupyter can talk to a kernel of the environment."""
     return "ipykernel" in base.packages or "ipykernel" in lock.versions
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from envmgr.catalog.locks import foreign_lock
 from envmgr.catalog.site import Site
 from envmgr.errors import InputError
-from envmgr.people.base import Base
+from envmgr.people.base import BaseEntry
 from envmgr.people.lock import UserLock
 from envmgr.people.solve import question_of
 from envmgr.people.wishes import unchanged
@@ -17,7 +17,7 @@ from envmgr.wheels.lock_checks import require_asked_urls, unmet_requirements
 _MOST = 20
 
 
-def require_sound(lock: UserLock, base: Base, site: Site, path: Path) -> None:
+def require_sound(lock: UserLock, base: BaseEntry, site: Site, path: Path) -> None:
     """Refuse a lock that says other than its requirements ask for on the entry, or names files of no index of the site.
 
     Raises:
@@ -39,7 +39,7 @@ def require_sound(lock: UserLock, base: Base, site: Site, path: Path) -> None:
             raise foreign_lock(path, "a package", f"index {name}", wanted.indexes)
 
 
-def _faults(lock: UserLock, base: Base) -> Iterator[str]:
+def _faults(lock: UserLock, base: BaseEntry) -> Iterator[str]:
     if lock.wheels.python != base.version:
         yield f"it is for Python {lock.wheels.python}, and {base.entry} has {base.version}"
     for name in lock.versions:

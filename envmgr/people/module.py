@@ -9,13 +9,13 @@ from envmgr.catalog.site import Site
 from envmgr.modules.render import UserNote, render_module
 from envmgr.modules.spec import EnvOp, ModuleSpec
 from envmgr.modules.statements import ModulePolicies, has_root
-from envmgr.people.base import Base
+from envmgr.people.base import BaseEntry
 from envmgr.people.lock import UserLock
 from envmgr.store.prefix import Install, Prefix
 from envmgr.system.files import shipped
 
 
-def module_text(install: Install, lock: UserLock, base: Base, site: Site, reported: Path) -> str:
+def module_text(install: Install, lock: UserLock, base: BaseEntry, site: Site, reported: Path) -> str:
     """Return the modulefile. It names only paths of the store, so that it loads in every generation that keeps them.
 
     `reported` is a file of the user's whose time says when a load has last reported a newer entry.
@@ -41,7 +41,9 @@ def module_text(install: Install, lock: UserLock, base: Base, site: Site, report
     )
 
 
-def user_spec(install: Install, lock: UserLock, base: Base, policies: ModulePolicies, *, programs: Path) -> ModuleSpec:
+def user_spec(
+    install: Install, lock: UserLock, base: BaseEntry, policies: ModulePolicies, *, programs: Path
+) -> ModuleSpec:
     """Return the module of an environment, which puts its `programs` first in PATH."""
     stem = variable_name(base.spec.name)
     root = [EnvOp(kind="set", name=f"{stem}_ROOT", value=base.spec.root)] if has_root(stem) else []

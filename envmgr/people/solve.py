@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import ModuleSpec
-from envmgr.people.base import Base, named_in
+from envmgr.people.base import BaseEntry, named_in
 from envmgr.people.lock import UserLock
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
@@ -43,7 +43,7 @@ class Wish:
 
 def solve(
     wish: Wish,
-    base: Base,
+    base: BaseEntry,
     others: Callable[[], Mapping[str, ModuleSpec]],
     site: Site,
     runner: Runner,
@@ -103,7 +103,7 @@ def question_of(wish: Wish, site: Site) -> Question:
     )
 
 
-def known_packages(base: Base, replaced: Collection[str]) -> list[Metadata]:
+def known_packages(base: BaseEntry, replaced: Collection[str]) -> list[Metadata]:
     """Return what the entry has and keeps. What these need is there; what their extras need may be missing."""
     return [
         Metadata(name=name, version=package.version, **_extras_of(package.requires))
@@ -132,7 +132,7 @@ def _asked(rows: Iterable[str]) -> set[str]:
     return {canonicalize_name(Requirement(row).name) for row in rows}
 
 
-def _clash(error: EnvmgrError, wish: Wish, base: Base, others: Mapping[str, ModuleSpec]) -> EnvmgrError:
+def _clash(error: EnvmgrError, wish: Wish, base: BaseEntry, others: Mapping[str, ModuleSpec]) -> EnvmgrError:
     """Return the error that names both sides and the ways out, where the entry is one of them."""
     held = named_in(error.context, base.packages)
     ways = []
@@ -163,7 +163,7 @@ def _with_another(name: str, version: str, entry: str, others: Mapping[str, Modu
             yield f"{other} ({name} {found[canonicalize_name(name)]})"
 
 
-def may_break(lock: UserLock, base: Base) -> list[str]:
+def may_break(lock: UserLock, base: BaseEntry) -> list[str]:
     """Return what of the entry may break by the packages that the environment has in the place of its own."""
     versions = lock.versions
     found = []

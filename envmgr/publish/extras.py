@@ -21,7 +21,7 @@ from envmgr.wording import one_line
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class GenerationContents:
     """A generation's contents, from which its extra files are made. `created` is its time, as in its record."""
 
     number: int
@@ -32,12 +32,12 @@ class Contents:
     specs: Mapping[str, ModuleSpec]
 
 
-Extra = Callable[[Contents], Iterable[tuple[str, bytes]]]
+Extra = Callable[[GenerationContents], Iterable[tuple[str, bytes]]]
 """Yields the files of one folder: the path below it, without `..`, and the content. It may raise anything."""
 
 
 def write_extras(
-    generation: Path, extras: Mapping[str, Extra], contents: Contents, reporter: Reporter
+    generation: Path, extras: Mapping[str, Extra], contents: GenerationContents, reporter: Reporter
 ) -> dict[str, str]:
     """Write the files of each folder below `generation`; return their paths relative to that -> sha256.
 

@@ -30,7 +30,7 @@ from envmgr.publish.flipfile import OvertakenError
 from envmgr.publish.flips import flip, known_current, last_current, lost_lines, settle, write_history_again
 from envmgr.publish.plan import Change
 from envmgr.publish.signature import Signer
-from envmgr.publish.staging import Staged, StagingWork, abandon, staging
+from envmgr.publish.staging import StagedGeneration, StagingWork, abandon, staging
 from envmgr.report import Reporter, SilentReporter
 from envmgr.store.jobtable import is_staged, remove_dead_holds
 from envmgr.store.node_tests import node_tests_file
@@ -110,7 +110,7 @@ def publish(
     with ExitStack() as staged_now:
         parent, staged = staged_now.enter_context(staging(work))
         overtaken = 0
-        while isinstance(staged, Staged):
+        while isinstance(staged, StagedGeneration):
             _test(staged, passed, check)
             staged.require_there()
             with suppress(OvertakenError), publishing(prefix, runner, reporter) as known:
@@ -120,7 +120,7 @@ def publish(
                 work = replace(work, change=replace(change, same=same))
                 staged_now.close()
                 parent, staged = staged_now.enter_context(staging(work))
-                if not isinstance(staged, Staged):
+                if not isinstance(staged, StagedGeneration):
                     break
                 reporter.say(f"generation {parent} became current meanwhile: the change is put on it")
                 overtaken += 1
@@ -132,7 +132,7 @@ def publish(
     return PublishedChange(staged, parent, ())
 
 
-def _test(staged: Staged, passed: set[str], check: StagedCheck) -> None:
+def _test(staged: StagedGeneration, passed: set[str], check: StagedCheck) -> None:
     """Check what was staged, except what passed already, by the digest of what was tested."""
     tests = staged.tests()
     check(
@@ -143,7 +143,7 @@ def _test(staged: Staged, passed: set[str], check: StagedCheck) -> None:
     passed |= {digest for digest, _ in tests.values()}
 
 
-def _finish(staged: Staged, known: Collection[int]) -> PublishedChange:
+def _finish(staged: StagedGeneration, known: Collection[int]) -> PublishedChange:
     """Complete the generation and flip.
 
     If it cannot become current it is abandoned, so that it does not count as a kept generation.

@@ -18,7 +18,7 @@ from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
 from envmgr.publish import plan, records
 from envmgr.publish.candidates import find_same, mark
-from envmgr.publish.extras import Contents, Extra, write_extras
+from envmgr.publish.extras import Extra, GenerationContents, write_extras
 from envmgr.publish.flip_guards import require_good_flip, require_not_replayed, require_unchanged_generation
 from envmgr.publish.flips import once_current
 from envmgr.publish.kernels import render_kernels
@@ -63,7 +63,7 @@ class StagingWork:
 
 
 @dataclass(slots=True)
-class Staged:
+class StagedGeneration:
     """A generation on its way: what it was made from (`parent`), and what it holds. `files` has the sha256 of all but
     the record. `created` is when it was staged.
     """
@@ -237,7 +237,7 @@ def manifests_of(
 
 
 @contextmanager
-def staging(work: StagingWork) -> Iterator[tuple[int | None, Staged | int | None]]:
+def staging(work: StagingWork) -> Iterator[tuple[int | None, StagedGeneration | int | None]]:
     """Yield what `current` names, and the generation with the change put on it; no generation if the change is there
     already, and the number of a candidate that is the same.
 
@@ -268,7 +268,7 @@ def staging(work: StagingWork) -> Iterator[tuple[int | None, Staged | int | None
         # `gc` may have removed an install before the row was there.
         check_installs(prefix, change)
         number, folder = _take_number(row, work, number, {path for entry in entries.values() for path in entry.paths})
-        found = Staged(
+        found = StagedGeneration(
             work, change, number, folder, parent, merged, entries, manifests, frozenset(changed), {}, utc_now()
         )
         reason = "another generation became current first"
@@ -342,7 +342,7 @@ def _take_number(row: ExitStack, work: StagingWork, number: int, paths: set[str]
         number = _hold_number(row, work, paths, above=number)
 
 
-def _write(staged: Staged) -> None:
+def _write(staged: StagedGeneration) -> None:
     work, folder = staged.work, staged.folder
     with work.reporter.stage(f"generation {staged.number} modules", total=len(staged.merged), unit="modules") as stage:
         staged.files |= _write_modules(staged)
@@ -355,11 +355,11 @@ def _write(staged: Staged) -> None:
                 staged.files[str(path.relative_to(folder))] = sha256_file(path)
     specs = {name: item.spec for name, item in staged.merged.items()}
     reason = staged.change.reason
-    contents = Contents(staged.number, staged.parent, staged.created, reason, staged.entries, specs)
+    contents = GenerationContents(staged.number, staged.parent, staged.created, reason, staged.entries, specs)
     staged.files |= write_extras(folder, work.extras, contents, work.reporter)
 
 
-def _write_modules(staged: Staged) -> dict[str, str]:
+def _write_modules(staged: StagedGeneration) -> dict[str, str]:
     """Write modules, pip's shims, kernels, lmodrc.lua and the specs; returns relative path -> sha256."""
     work, folder = staged.work, staged.folder
     specs = [item.spec for item in staged.merged.values()]

@@ -17,7 +17,7 @@ from envmgr.publish.verify import named_manifests
 from envmgr.report import Lines, Result
 from envmgr.steps import Context, logged, trusted_owners
 from envmgr.steps.publish import look_at_generation, publish_change
-from envmgr.steps.resolved import ResolvedEntry, current_entries, resolve_entry
+from envmgr.steps.resolved import EntryBuild, current_entries, resolve_entry
 from envmgr.store.jobtable import holding
 from envmgr.store.manifest import Manifest, read_manifest
 from envmgr.store.prefix import Install
@@ -125,7 +125,7 @@ def maker_of(ctx: Context, path: str, names: Sequence[str]) -> tuple[str, str]:
 _MOVED = "the lock in the catalog is not the one that it was built from"
 
 
-def _resolve(ctx: Context, name: str) -> ResolvedEntry:
+def _resolve(ctx: Context, name: str) -> EntryBuild:
     return resolve_entry(ctx, ctx.catalog.find(ctx.catalog.parse(name)), read_target(ctx.site.cpu_level))
 
 

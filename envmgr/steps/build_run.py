@@ -20,7 +20,7 @@ from envmgr.smoke import SmokeOutcome
 from envmgr.steps import Context, logged
 from envmgr.steps.image import make_each
 from envmgr.steps.lock_checks import Losses
-from envmgr.steps.resolved import ResolvedEntry
+from envmgr.steps.resolved import EntryBuild
 from envmgr.store.jobtable import holding
 from envmgr.store.manifest import InstallFacts
 from envmgr.store.prefix import Item
@@ -49,7 +49,7 @@ class BuildRun:
 
 def run_build(
     ctx: Context,
-    wanted: Sequence[ResolvedEntry],
+    wanted: Sequence[EntryBuild],
     plan: BuildPlan,
     losses: Losses,
     *,
@@ -112,7 +112,7 @@ def run_build(
 
 
 def _make_images(
-    ctx: Context, wanted: Sequence[ResolvedEntry], imaged: Sequence[str], maker: Maker, written: Written
+    ctx: Context, wanted: Sequence[EntryBuild], imaged: Sequence[str], maker: Maker, written: Written
 ) -> tuple[ImageRow, ...]:
     """Make the images that the site wants, after the publish: no lock is held, and modules do not need them."""
     of: dict[str, tuple[str, ...]] = {}
@@ -128,7 +128,7 @@ def _make_images(
 
 def _publish_rest(
     ctx: Context,
-    wanted: Sequence[ResolvedEntry],
+    wanted: Sequence[EntryBuild],
     plan: BuildPlan,
     facts: Mapping[str, InstallFacts],
     fresh: Sequence[str],
@@ -155,12 +155,12 @@ def _publish_rest(
     return None
 
 
-def _changed(plan: BuildPlan, wanted: Sequence[ResolvedEntry]) -> tuple[str, ...]:
+def _changed(plan: BuildPlan, wanted: Sequence[EntryBuild]) -> tuple[str, ...]:
     here = {item.entry for item in wanted}
     return tuple(str(step.planned.entry) for step in plan.to_publish if step.planned.entry in here)
 
 
-def _without_failed(error: EnvmgrError, wanted: Sequence[ResolvedEntry], losses: Losses) -> list[ResolvedEntry]:
+def _without_failed(error: EnvmgrError, wanted: Sequence[EntryBuild], losses: Losses) -> list[EntryBuild]:
     """Return `wanted` without the entries that `error` is about.
 
     Raises the error, with what was lost before, where it is about other things, or nothing may be lost.
@@ -177,7 +177,7 @@ def _without_failed(error: EnvmgrError, wanted: Sequence[ResolvedEntry], losses:
     return _not_lost(wanted, losses)
 
 
-def _not_lost(wanted: Sequence[ResolvedEntry], losses: Losses) -> list[ResolvedEntry]:
+def _not_lost(wanted: Sequence[EntryBuild], losses: Losses) -> list[EntryBuild]:
     """Return the entries of `wanted`, which has dependencies first, that are not lost."""
     return [
         item
@@ -195,7 +195,7 @@ def _sweep(ctx: Context) -> None:
 
 
 def _ensure_all(
-    ctx: Context, wanted: Sequence[ResolvedEntry], jobs: int, slurm: JobOptions | None, losses: Losses, *, publish: bool
+    ctx: Context, wanted: Sequence[EntryBuild], jobs: int, slurm: JobOptions | None, losses: Losses, *, publish: bool
 ) -> tuple[dict[str, Ensured], list[str], tuple[BuildJob, ...]]:
     """Build each wanted install that is missing, with what it needs.
 
@@ -235,7 +235,7 @@ def _ensure_all(
     return ensured, made, sent
 
 
-def _raise_own(item: ResolvedEntry, outcome: Outcome) -> None:
+def _raise_own(item: EntryBuild, outcome: Outcome) -> None:
     """Raise the error of the first install of this entry that failed; an install that was not tried needs one that
     failed.
     """
@@ -244,21 +244,21 @@ def _raise_own(item: ResolvedEntry, outcome: Outcome) -> None:
             raise error
 
 
-def _to_make(item: ResolvedEntry) -> list[tuple[LoadedEntry, list[Item]]]:
+def _to_make(item: EntryBuild) -> list[tuple[LoadedEntry, list[Item]]]:
     """Return the missing installs of an entry and of the entries below it, in build order, by what makes them."""
     missing = {each.install for each in item.missing}
     parts = [(part.made_by, [each for each in part.items if each.install in missing]) for part in item.parts]
     return [(made_by, items) for made_by, items in parts if items]
 
 
-def _missing(wanted: Sequence[ResolvedEntry]) -> list[Work]:
+def _missing(wanted: Sequence[EntryBuild]) -> list[Work]:
     """Return the missing installs, each once, in build order."""
     made_by = [(made_by, each) for item in wanted for made_by, items in _to_make(item) for each in items]
     found = [Work(made.recipe, made.lock, each) for made, each in made_by]
     return list({work.label: work for work in found}.values())
 
 
-def _submitter(ctx: Context, wanted: Sequence[ResolvedEntry], slurm: JobOptions) -> Submitter:
+def _submitter(ctx: Context, wanted: Sequence[EntryBuild], slurm: JobOptions) -> Submitter:
     from envmgr.builds.slurm import Submitter
 
     made_by = (part.made_by for item in wanted for part in item.parts)
@@ -266,5 +266,5 @@ def _submitter(ctx: Context, wanted: Sequence[ResolvedEntry], slurm: JobOptions)
     return Submitter(ctx.site, slurm, folders, ctx.runner, ctx.reporter)
 
 
-def planned_jobs(ctx: Context, wanted: Sequence[ResolvedEntry], slurm: JobOptions) -> tuple[BuildJob, ...]:
+def planned_jobs(ctx: Context, wanted: Sequence[EntryBuild], slurm: JobOptions) -> tuple[BuildJob, ...]:
     return tuple(build.result() for build in _submitter(ctx, wanted, slurm).look(_missing(wanted)))

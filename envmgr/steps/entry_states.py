@@ -12,7 +12,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.publish.plan import state_of
 from envmgr.publish.records import GenerationRecord, read_current
 from envmgr.steps import Context
-from envmgr.steps.resolved import ResolvedEntry, plan_for, resolve_entry
+from envmgr.steps.resolved import EntryBuild, plan_for, resolve_entry
 from envmgr.store.away import why_not_mounted
 
 _MODULE_ALONE = "a publish writes its module again, on the same install"
@@ -43,15 +43,13 @@ def current_generation(ctx: Context) -> GenerationRecord | None:
 def entry_states(ctx: Context, entries: Sequence[CatalogEntry], current: GenerationRecord | None) -> list[EntryState]:
     """Return the states of all entries by one plan: the store and `current` are read once."""
     target = read_target(ctx.site.cpu_level)
-    loaded: dict[str, ResolvedEntry | EnvmgrError] = {}
+    loaded: dict[str, EntryBuild | EnvmgrError] = {}
     for found in entries:
         try:
             loaded[str(found.entry)] = resolve_entry(ctx, found, target)
         except EnvmgrError as error:
             loaded[str(found.entry)] = error
-    published = [
-        w for name, w in loaded.items() if isinstance(w, ResolvedEntry) and current and name in current.entries
-    ]
+    published = [w for name, w in loaded.items() if isinstance(w, EntryBuild) and current and name in current.entries]
     plan, _ = plan_for(ctx, published)
     outdated = {str(s.planned.entry) for s in plan.steps if s.publish != "unchanged"}
     rewritten = {str(s.planned.entry) for s in plan.steps if s.publish == "module" and s.build == "reuse"}
@@ -71,11 +69,11 @@ def gone_notes(ctx: Context, entry: str, current: GenerationRecord | None) -> tu
 
 
 def _state(
-    found: CatalogEntry, loaded: ResolvedEntry | EnvmgrError, current: GenerationRecord | None, outdated: set[str]
+    found: CatalogEntry, loaded: EntryBuild | EnvmgrError, current: GenerationRecord | None, outdated: set[str]
 ) -> EntryState:
     name = str(found.entry)
     published = bool(current and name in current.entries)
-    if isinstance(loaded, ResolvedEntry):
+    if isinstance(loaded, EntryBuild):
         state = state_of(published, name in outdated, loaded.install.exists(), locked=True)
         description = loaded.software.description.strip().splitlines()[0]
         notes = [*_notes(loaded.recipe), *not_ours(loaded.lock.outside), *_moved(loaded, current)]
@@ -92,7 +90,7 @@ def _state(
     return EntryState(name, state_of(published, True, False, locked=False), description, tuple(notes), found.shipped)
 
 
-def _moved(item: ResolvedEntry, current: GenerationRecord | None) -> list[str]:
+def _moved(item: EntryBuild, current: GenerationRecord | None) -> list[str]:
     """Return the entries below it that now have another install than the one that its published install needs."""
     published = current.entries.get(str(item.entry)) if current else None
     if published is None or published.digest == item.install.digest:

@@ -9,14 +9,14 @@ from functools import partial
 from envmgr.page import WWW
 from envmgr.page.entries import make_catalog
 from envmgr.page.render import render_page
-from envmgr.publish.extras import Contents
+from envmgr.publish.extras import GenerationContents
 from envmgr.steps import Context
 from envmgr.steps.job_text import example_job
 from envmgr.steps.sboms import entry_sboms
 from envmgr.system.files import read_regular
 
 
-def page_files(ctx: Context, contents: Contents) -> Iterator[tuple[str, bytes]]:
+def page_files(ctx: Context, contents: GenerationContents) -> Iterator[tuple[str, bytes]]:
     """Yield the files of a generation's page: the path below it, and the content."""
     sboms = {name: f"sbom/{entry.path.removeprefix('store/')}.cdx.json" for name, entry in contents.entries.items()}
     made = _sboms(ctx, contents, sboms)
@@ -27,7 +27,7 @@ def page_files(ctx: Context, contents: Contents) -> Iterator[tuple[str, bytes]]:
     yield from made.items()
 
 
-def _sboms(ctx: Context, contents: Contents, files: Mapping[str, str]) -> dict[str, bytes]:
+def _sboms(ctx: Context, contents: GenerationContents, files: Mapping[str, str]) -> dict[str, bytes]:
     """Return the SBOMs of the entries: path below the page -> content. That of an install is taken from the page of the
     generation before, if it was there: it is the same.
     """

@@ -19,7 +19,7 @@ _LETTER = re.compile(r"(?<=[0-9])([a-z])(?=$|[\s,])")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedPart:
     """A request: a name, and versions in the words of packaging; `versions` is empty for all."""
 
     text: str
@@ -46,12 +46,12 @@ class Wanted:
         return None
 
 
-def parse_wanted(text: str) -> Wanted:
+def parse_wanted(text: str) -> WantedPart:
     """Parse `openssl`, `openssl<3.0.15`, `numpy>=1,!=1.26.4`. Raise InputError `specifier-invalid`."""
     found = _WANTED.fullmatch(text)
     versions = ((found and found[2]) or "").strip()
     if found and all(_CLAUSE.fullmatch(each) for each in versions.split(",") if versions):
-        return Wanted(text, found[1], versions)
+        return WantedPart(text, found[1], versions)
     hint = "write NAME, or NAME with versions, in quotes: 'openssl<3.0.15', 'numpy>=1.24,<2'"
     raise InputError("specifier-invalid", f"`{one_line(text)}` is no name with versions", hint=hint)
 

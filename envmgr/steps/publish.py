@@ -17,7 +17,7 @@ from envmgr.smoke import SmokeOutcome
 from envmgr.smoke.here import raise_for_failures, run_smoke_tests
 from envmgr.steps import Context, trusted_owners
 from envmgr.steps.extras import generation_extras
-from envmgr.steps.resolved import ResolvedEntry
+from envmgr.steps.resolved import EntryBuild
 from envmgr.steps.status import keep_status
 from envmgr.store.manifest import InstallFacts
 from envmgr.store.verify import require_unchanged
@@ -34,7 +34,7 @@ def look_at_generation(ctx: Context, number: int) -> LookedAt:
 
 def publish_wanted(
     ctx: Context,
-    wanted: Sequence[ResolvedEntry],
+    wanted: Sequence[EntryBuild],
     plan: BuildPlan,
     facts: Mapping[str, InstallFacts],
     *,

@@ -39,7 +39,7 @@ class LockInstalls:
 
 
 @dataclass(frozen=True, slots=True)
-class ResolvedEntry:
+class EntryBuild:
     """One entry with everything that was read for it. `lock` does the work.
 
     `parts` are the entries below it, which are built first and not published for that, and itself, the last.
@@ -148,7 +148,7 @@ class ResolvedEntry:
         return Member(self.recipe.families, bool(self.lock.python), self.recipe.depends, self.recipe.conflicts)
 
 
-def resolve_named(ctx: Context, names: Sequence[str], losses: Losses | None = None) -> list[ResolvedEntry]:
+def resolve_named(ctx: Context, names: Sequence[str], losses: Losses | None = None) -> list[EntryBuild]:
     """Return the named entries and their dependencies, dependencies first; with `losses`, those that can be loaded.
 
     Raises:
@@ -158,7 +158,7 @@ def resolve_named(ctx: Context, names: Sequence[str], losses: Losses | None = No
     entries = [ctx.catalog.parse(name) for name in dict.fromkeys(names)]
     target = read_target(ctx.site.cpu_level)
     losses = losses or Losses(allowed=False)
-    wanted: list[ResolvedEntry] = []
+    wanted: list[EntryBuild] = []
     for found in _loadable(ctx.catalog, entries, losses):
         with losses.of(found.entry):
             item = resolve_entry(ctx, found, target)
@@ -168,7 +168,7 @@ def resolve_named(ctx: Context, names: Sequence[str], losses: Losses | None = No
     return wanted
 
 
-def resolve_all(ctx: Context, losses: Losses | None = None) -> tuple[list[ResolvedEntry], tuple[str, ...]]:
+def resolve_all(ctx: Context, losses: Losses | None = None) -> tuple[list[EntryBuild], tuple[str, ...]]:
     """Return what `--all` means: every entry, dependencies first; and the entries that are left out.
 
     Left out are those with a licence that the site has not acknowledged, of their own or of one that they depend on,
@@ -179,7 +179,7 @@ def resolve_all(ctx: Context, losses: Losses | None = None) -> tuple[list[Resolv
     """
     target = read_target(ctx.site.cpu_level)
     losses = losses or Losses(allowed=False)
-    wanted: list[ResolvedEntry] = []
+    wanted: list[EntryBuild] = []
     left_out: list[str] = []
     unlocked: list[str] = []
     entries = [each.entry for each in ctx.catalog.entries()]
@@ -232,7 +232,7 @@ def _loadable(catalog: Catalog, entries: Sequence[Entry], losses: Losses) -> Ite
             yield each
 
 
-def resolve_entry(ctx: Context, found: CatalogEntry, target: Target) -> ResolvedEntry:
+def resolve_entry(ctx: Context, found: CatalogEntry, target: Target) -> EntryBuild:
     """Return one entry. Raises EnvmgrError as `resolve_named`."""
     item = load_entry(ctx, found, target)
     if missing := unacknowledged(ctx, item):
@@ -243,24 +243,24 @@ def resolve_entry(ctx: Context, found: CatalogEntry, target: Target) -> Resolved
     return item
 
 
-def load_entry(ctx: Context, found: CatalogEntry, target: Target) -> ResolvedEntry:
+def load_entry(ctx: Context, found: CatalogEntry, target: Target) -> EntryBuild:
     with reading_entry(found.entry):
         recipe, software = found.recipe(), found.software()
         backend = get_backend(recipe.backend)
         lock = backend.load_lock(found.entry, recipe, found.folder, ctx.site)
         entries = (*lock.below, LoadedEntry(recipe, found.folder, lock))
         parts = tuple(LockInstalls(each, each.lock.items(ctx.site, target)) for each in entries)
-    return ResolvedEntry(found, recipe, software, lock, parts)
+    return EntryBuild(found, recipe, software, lock, parts)
 
 
-def unacknowledged(ctx: Context, item: ResolvedEntry) -> list[str]:
+def unacknowledged(ctx: Context, item: EntryBuild) -> list[str]:
     """Return the words of its licences that `policies.licences` lacks."""
     own = [item.software.acknowledge] if item.software.acknowledge else []
     words = [*own, *(word for part in item.parts for word in part.made_by.lock.licences)]
     return [word for word in dict.fromkeys(words) if word not in ctx.site.policies.licences]
 
 
-def _require_one_default(wanted: Sequence[ResolvedEntry]) -> None:
+def _require_one_default(wanted: Sequence[EntryBuild]) -> None:
     defaults: dict[str, Entry] = {}
     for item in wanted:
         if item.recipe.default and (other := defaults.setdefault(item.entry.name, item.entry)) != item.entry:
@@ -269,7 +269,7 @@ def _require_one_default(wanted: Sequence[ResolvedEntry]) -> None:
             raise InputError("two-defaults", message, context=context, hint=hint)
 
 
-def _facts_of_unpublished(item: ResolvedEntry) -> InstallFacts:
+def _facts_of_unpublished(item: EntryBuild) -> InstallFacts:
     """Return the facts of an install that no generation names.
 
     Raises EnvmgrError `manifest-damaged`, with what makes such an install again.
@@ -283,7 +283,7 @@ def _facts_of_unpublished(item: ResolvedEntry) -> InstallFacts:
 
 
 def plan_for(
-    ctx: Context, wanted: Sequence[ResolvedEntry], *, everything: bool = False
+    ctx: Context, wanted: Sequence[EntryBuild], *, everything: bool = False
 ) -> tuple[BuildPlan, records.GenerationRecord | None]:
     """Compare the wanted entries with the store and `current`; it reads, and changes nothing. They are `everything`
     that could be published.
@@ -301,7 +301,7 @@ def plan_for(
     specs = records.read_specs(ctx.prefix, current.number) if current else {}
     digest = templates_digest(templates)
 
-    def facts_of(item: ResolvedEntry) -> InstallFacts | None:
+    def facts_of(item: EntryBuild) -> InstallFacts | None:
         raw = specs.get(str(item.entry))
         if raw is not None and raw["spec"]["digest"] == item.install.digest:
             return records.published_spec(raw).facts

@@ -10,7 +10,7 @@ from envmgr.catalog.site import read_target
 from envmgr.errors import EnvmgrError
 from envmgr.publish.records import GenerationRecord, read_current
 from envmgr.steps import Context
-from envmgr.steps.resolved import ResolvedEntry, plan_for, resolve_entry
+from envmgr.steps.resolved import EntryBuild, plan_for, resolve_entry
 
 _FIELD = "upgrade"
 
@@ -32,7 +32,7 @@ def upgrade_facts(ctx: Context) -> Iterator[SiteFact]:
     yield from _renamed(current, entries)
 
 
-def published_items(ctx: Context, current: GenerationRecord) -> Iterator[ResolvedEntry]:
+def published_items(ctx: Context, current: GenerationRecord) -> Iterator[EntryBuild]:
     target = read_target(ctx.site.cpu_level)
     for name in sorted(current.entries):
         try:
@@ -41,7 +41,7 @@ def published_items(ctx: Context, current: GenerationRecord) -> Iterator[Resolve
             continue  # `envmgr list` reports it
 
 
-def _modules(ctx: Context, current: GenerationRecord, entries: Sequence[ResolvedEntry]) -> Iterator[SiteFact]:
+def _modules(ctx: Context, current: GenerationRecord, entries: Sequence[EntryBuild]) -> Iterator[SiteFact]:
     plan, _ = plan_for(ctx, entries)
     if plan.rerender:
         count = len(current.entries)
@@ -54,7 +54,7 @@ def _modules(ctx: Context, current: GenerationRecord, entries: Sequence[Resolved
         yield SiteFact(_FIELD, "warning", text, "`envmgr publish` does it now")
 
 
-def _renamed(current: GenerationRecord, entries: Sequence[ResolvedEntry]) -> Iterator[SiteFact]:
+def _renamed(current: GenerationRecord, entries: Sequence[EntryBuild]) -> Iterator[SiteFact]:
     for item in entries:
         published = current.entries[str(item.entry)]
         if published.lock == item.lock.sha256 and published.path != item.install.relative:

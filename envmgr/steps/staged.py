@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from envmgr.errors import EnvmgrError
-from envmgr.images.node import NodeImage, Wanted, wanted_image
-from envmgr.images.stage import Staged, Stager, folded
+from envmgr.images.node import NodeImage, WantedImage, wanted_image
+from envmgr.images.stage import StagedImages, Stager, folded
 from envmgr.nodes.sets import fold
 from envmgr.publish.records import GenerationRecord
 from envmgr.publish.verify import named_manifests
@@ -102,9 +102,9 @@ class StageResult(Result):
 
 def wanted_images(
     ctx: Context, current: GenerationRecord, names: Sequence[str]
-) -> tuple[list[Wanted], list[EnvmgrError]]:
+) -> tuple[list[WantedImage], list[EnvmgrError]]:
     """Return the images of entries, and why there is none, or none of the install that is there."""
-    found, unready = list[Wanted](), list[EnvmgrError]()
+    found, unready = list[WantedImage](), list[EnvmgrError]()
     named = named_manifests(ctx.prefix)
     not_ours = trees_not_ours(current)
     for path, entries in installs_of(current, names).items():
@@ -120,7 +120,7 @@ def wanted_images(
                 why = "it is closed to other users, and a copy is open to all"
                 ctx.reporter.say(f"{path} is read from the share: {why}")
                 continue
-            found.append(Wanted(str(install.path), str(install.path / own.path), own.sha256, own.size))
+            found.append(WantedImage(str(install.path), str(install.path / own.path), own.sha256, own.size))
             continue
         record, hint = read_image(install), f"`envmgr stage --image {entries[0]}` makes it"
         if record is None or not install.image.is_file():
@@ -152,7 +152,7 @@ def stage_result(
     ctx: Context,
     current: GenerationRecord | None,
     action: Literal["stage", "status", "remove"],
-    found: Staged,
+    found: StagedImages,
     images: Sequence[NodeImage],
     nodes: Sequence[str],
     *,

@@ -14,7 +14,7 @@ from envmgr.catalog.names import MODULE_NAME
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import ModuleSpec
-from envmgr.people.base import Base, ask_base
+from envmgr.people.base import BaseEntry, ask_base
 from envmgr.people.environments import all_installs, amount, outdated, require_environment
 from envmgr.people.install import install_of, make_install
 from envmgr.people.kernel import has_ipykernel, is_own, kernel_file, remove_kernel, user_kernel, write_kernel
@@ -189,7 +189,7 @@ def make_environment(
     places: UserPlaces,
     name: str,
     lock: UserLock,
-    base: Base,
+    base: BaseEntry,
     place: tuple[Path, Prefix],
     before: Mapping[str, str],
     *,
@@ -273,13 +273,13 @@ def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Pa
             yield PackageChange(name, before.get(name, ""), after.get(name, ""))
 
 
-def ask_for(ctx: Context, on: str, record: GenerationRecord) -> Base:
+def ask_for(ctx: Context, on: str, record: GenerationRecord) -> BaseEntry:
     """Return what the published entry has. Raise InputError `not-published`."""
     require_published([on], record)
     return ask_base(on, record, ctx.prefix, ctx.runner)
 
 
-def base_of(ctx: Context, lock: UserLock, record: GenerationRecord, name: str = "") -> Base:
+def base_of(ctx: Context, lock: UserLock, record: GenerationRecord, name: str = "") -> BaseEntry:
     """Return the base that a lock was made for. Raise as `generation_of`."""
     return ask_base(lock.on, generation_of(ctx, lock, record, name), ctx.prefix, ctx.runner)
 

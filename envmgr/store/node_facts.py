@@ -24,7 +24,7 @@ FORMAT = 1
 Observed = Mapping[NodeFacts, Sequence[str]]  # facts -> the nodes that have them
 
 
-class Seen(FrozenModel):
+class SeenNodes(FrozenModel):
     """Nodes with the same facts; `time` is when the audit saw them, seconds since the epoch."""
 
     nodes: tuple[str, ...]
@@ -52,7 +52,7 @@ class FleetFacts(FrozenModel):
 
     schema_version: int = Field(default=FORMAT, alias="schema")
     groups: dict[str, tuple[str, ...]] = {}
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[SeenNodes, ...] = ()
     told: tuple[Told, ...] = ()
 
     def by_node(self) -> dict[str, NodeFacts]:
@@ -114,7 +114,9 @@ def merge_facts(
     new = {node for nodes in observed.values() for node in nodes}
     grouped = {node for nodes in groups.values() for node in nodes}
     rows = [
-        Seen(nodes=tuple(sorted(nodes)), time=round(now, 3), facts=facts) for facts, nodes in observed.items() if nodes
+        SeenNodes(nodes=tuple(sorted(nodes)), time=round(now, 3), facts=facts)
+        for facts, nodes in observed.items()
+        if nodes
     ]
     for old in before.seen if before else ():
         kept = tuple(n for n in old.nodes if n not in new and (not groups or n in grouped))

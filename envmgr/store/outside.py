@@ -29,7 +29,7 @@ _WHAT = {"full": "sha256", "times": "time"}
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class OutsideTree:
     """A tree that was looked at: its rows, sorted, and path -> why something of it could not be read.
 
     In a row of `times` the time of change, in nanoseconds, stands in the place of the sha256. The first row is the
@@ -48,20 +48,20 @@ class Seen:
         return sum(row.size for row in self.rows)
 
 
-def look_outside(path: Path, how: How, ignore: Collection[str], *, workers: int = 4) -> Seen:
+def look_outside(path: Path, how: How, ignore: Collection[str], *, workers: int = 4) -> OutsideTree:
     """Look at a tree. What is not there has no rows. A link at `path` is followed; where it leads to is in the row."""
     try:
         status, real = path.stat(), os.path.realpath(path)
     except OSError as error:
-        return Seen((), {"": error.strerror or str(error)})
+        return OutsideTree((), {"": error.strerror or str(error)})
     if not stat.S_ISDIR(status.st_mode):
-        return Seen((), {"": "it is no folder"})
+        return OutsideTree((), {"": "it is no folder"})
     look = look_at_tree(Path(real), None, workers=workers, times=how == "times", skip=ignore)
     top = TreePath("", "dir", stat.S_IMODE(status.st_mode), 0, "", "" if real == str(path) else real)
-    return Seen((top, *look.paths), look.unread)
+    return OutsideTree((top, *look.paths), look.unread)
 
 
-def require_seen(path: Path, seen: Seen) -> None:
+def require_seen(path: Path, seen: OutsideTree) -> None:
     """Raise EnvmgrError `tree-missing` or `tree-unreadable` unless all of it was seen."""
     if not seen.rows:
         raise EnvmgrError(
@@ -95,7 +95,12 @@ def shape_of(rows: Iterable[TreePath], how: How) -> str:
 
 
 def describe_outside(
-    roots: tuple[str, ...], how: How, ignore: tuple[str, ...], seen: Seen, environment: Iterable[EnvOp], name: str
+    roots: tuple[str, ...],
+    how: How,
+    ignore: tuple[str, ...],
+    seen: OutsideTree,
+    environment: Iterable[EnvOp],
+    name: str,
 ) -> Outside:
     """Return what modules and the audit know of a tree, the first of `roots`. `name` is the entry's."""
     path = Path(roots[0])
@@ -106,7 +111,7 @@ def describe_outside(
     )
 
 
-def _first_program(path: Path, seen: Seen, environment: Iterable[EnvOp], name: str) -> str:
+def _first_program(path: Path, seen: OutsideTree, environment: Iterable[EnvOp], name: str) -> str:
     """Return the Python in the first folder of PATH that has a program, else the program with the entry's name, else
     the first by name.
     """
@@ -129,7 +134,7 @@ def _first_program(path: Path, seen: Seen, environment: Iterable[EnvOp], name: s
     return ""
 
 
-def seen_text(seen: Seen) -> str:
+def seen_text(seen: OutsideTree) -> str:
     """Return the text of `outside.json`, a row in a line."""
     rows = ",\n".join(json.dumps(row.row()) for row in seen.rows)
     return '{"schema": 1, "paths": [\n' + rows + "\n]}\n"

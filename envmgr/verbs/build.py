@@ -19,7 +19,7 @@ from envmgr.smoke import SmokeOutcome, outcome_lines
 from envmgr.steps import Context
 from envmgr.steps.lock_checks import Losses
 from envmgr.steps.plan_text import job_lines, nothing_lines, plan_lines, published_lines, untested_lines
-from envmgr.steps.resolved import ResolvedEntry, plan_for, resolve_all, resolve_named
+from envmgr.steps.resolved import EntryBuild, plan_for, resolve_all, resolve_named
 from envmgr.verbs import (
     AccountOption,
     All,
@@ -201,7 +201,7 @@ def _slurm_options(
     return options
 
 
-def _pass_gate(ctx: Context, wanted: Sequence[ResolvedEntry], plan: BuildPlan, asked: bool | None) -> tuple[str, ...]:
+def _pass_gate(ctx: Context, wanted: Sequence[EntryBuild], plan: BuildPlan, asked: bool | None) -> tuple[str, ...]:
     """Return what `pass_gate` says of the entries that the build would change."""
     fresh = {s.planned.entry for s in (*plan.to_build, *plan.to_publish)}
     mode = choose_mode(asked, ctx.site.policies.gate)

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 from envmgr.backends import get_backend
 from envmgr.catalog.fitness import NodeFacts, unfit
 from envmgr.errors import InputError
-from envmgr.exchange import Left, writers
+from envmgr.exchange import Dropped, writers
 from envmgr.modules.spec import ModuleSpec
 from envmgr.nodes.access import access_options, ask_slurm
 from envmgr.nodes.sets import NodeSets, fold
@@ -169,7 +169,7 @@ class ExportedLock(Result):
     lock: str
     published: bool
     packages: int
-    left: tuple[Left, ...]
+    left: tuple[Dropped, ...]
     output: Path | None
     dry_run: bool
     text: str

@@ -15,7 +15,7 @@ from envmgr.errors import EnvmgrError, InputError, Written, failed_ones
 from envmgr.report import Lines, Result, Table
 from envmgr.steps import Context, logged
 from envmgr.steps.lock_checks import Losses
-from envmgr.steps.resolved import ResolvedEntry, resolve_all, resolve_named
+from envmgr.steps.resolved import EntryBuild, resolve_all, resolve_named
 from envmgr.verbs import All, DryRun, SomeEntries, needs, option
 from envmgr.wording import counted, size_text
 
@@ -105,7 +105,7 @@ class _Fetcher:
     dry_run: bool
     _done: dict[Entry, Fetched | EnvmgrError] = field(default_factory=dict)
 
-    def fetch(self, item: ResolvedEntry) -> Fetched:
+    def fetch(self, item: EntryBuild) -> Fetched:
         """Fetch the files of the entry and of those below it. All are tried; then the first error is raised."""
         locks = [part.made_by.lock for part in item.parts]
         for lock in locks:
@@ -126,7 +126,7 @@ class _Fetcher:
         return losses.failed[str(lock.entry)]
 
 
-def _fetch_all(wanted: Sequence[ResolvedEntry], fetcher: _Fetcher) -> dict[str, Fetched]:
+def _fetch_all(wanted: Sequence[EntryBuild], fetcher: _Fetcher) -> dict[str, Fetched]:
     """Fetch the files of all entries. All are tried; then one error reports all that failed."""
     done: dict[str, Fetched] = {}
     losses = Losses(allowed=True)

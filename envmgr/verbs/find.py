@@ -13,7 +13,7 @@ from envmgr.people.places import user_places
 from envmgr.publish.records import GenerationRecord, current_number, raw_defaults, read_records, read_specs
 from envmgr.report import Lines, Result, Table
 from envmgr.steps import Context, require_current_if_ever
-from envmgr.steps.parts import Known, Wanted, parse_wanted, read_parts
+from envmgr.steps.parts import Known, WantedPart, parse_wanted, read_parts
 from envmgr.store.away import why_not_mounted
 from envmgr.store.parts import Part
 from envmgr.store.user_holds import read_holds
@@ -198,7 +198,7 @@ def _read_own(ctx: Context, store: _Store) -> Iterator[NotLooked]:
         store.own.add(path)
 
 
-def _found(ctx: Context, store: _Store, wanted: Sequence[Wanted]) -> Iterator[FoundPart]:
+def _found(ctx: Context, store: _Store, wanted: Sequence[WantedPart]) -> Iterator[FoundPart]:
     current = store.current
     specs = read_specs(ctx.prefix, current) if current is not None and current in store.records else {}
     defaults = frozenset(raw_defaults(specs).values())
@@ -224,7 +224,7 @@ def _found(ctx: Context, store: _Store, wanted: Sequence[Wanted]) -> Iterator[Fo
                 )
 
 
-def _matches(known: Known, wanted: Sequence[Wanted]) -> Iterator[tuple[Wanted, Part, bool]]:
+def _matches(known: Known, wanted: Sequence[WantedPart]) -> Iterator[tuple[WantedPart, Part, bool]]:
     for one in wanted:
         for part in known.parts:
             if (judged := one.judge(part)) is not False:

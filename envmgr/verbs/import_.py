@@ -13,7 +13,7 @@ from envmgr.catalog.lock_checks import UNANSWERED
 from envmgr.catalog.names import Entry, fault_in_part, parse_entry
 from envmgr.catalog.recipe import Recipe, load_recipe
 from envmgr.errors import EnvmgrError, InputError, Interrupted
-from envmgr.exchange import Contents, Left, read_file
+from envmgr.exchange import Dropped, Parsed, read_file
 from envmgr.exchange.recipes import Draft, NotExact, drafts_of
 from envmgr.report import Lines, Result, Table
 from envmgr.steps import Context
@@ -54,7 +54,7 @@ class ImportResult(Result):
     path: str
     format: str
     entries: tuple[ImportedEntry, ...]
-    left: tuple[Left, ...]
+    left: tuple[Dropped, ...]
     differences: int
     dry_run: bool
 
@@ -127,7 +127,7 @@ def import_(
         except InputError as error:
             if not contents.goes_on:
                 raise
-            left.append(Left(0, str(draft.entry), error.message))
+            left.append(Dropped(0, str(draft.entry), error.message))
     left += contents.differences
     description = one_line(contents.description or f"Imported from {path.name}")
     made_by = f"`envmgr import` from {one_line(path.name)}"
@@ -148,7 +148,7 @@ def _entry(name: str, version: str, path: Path, given: str | None) -> Entry:
     return Entry(name, version)
 
 
-def _best(ctx: Context, contents: Contents, entry: Entry, python: str | None) -> Draft:
+def _best(ctx: Context, contents: Parsed, entry: Entry, python: str | None) -> Draft:
     """Return the draft with exact packages if its lock answers its recipe, or else the other one, and why."""
     exact, other = drafts_of(contents, entry, ctx.site, python)
     if exact is None:

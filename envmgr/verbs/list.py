@@ -16,7 +16,7 @@ from envmgr.nodes.sets import fold
 from envmgr.report import Lines, Result, Table
 from envmgr.steps import Context
 from envmgr.steps.entry_states import EntryState, current_generation, entry_states, gone_notes
-from envmgr.steps.resolved import ResolvedEntry, resolve_entry
+from envmgr.steps.resolved import EntryBuild, resolve_entry
 from envmgr.store.manifest import read_manifest
 from envmgr.verbs import argument, needs
 
@@ -145,14 +145,14 @@ def _one(ctx: Context, name: str) -> ListEntryResult:
     )
 
 
-def _made_at(wanted: ResolvedEntry) -> Iterator[str]:
+def _made_at(wanted: EntryBuild) -> Iterator[str]:
     """Yield the installs of an entry that are not the same bytes everywhere. Raises EnvmgrError `manifest-damaged`."""
     for install in (item.install for item in wanted.items if item.install.exists()):
         if places := read_manifest(install.manifest).made_at:
             yield f"not reproducible: {install.relative} was built in {', '.join(places)}"
 
 
-def _gpu(ctx: Context, wanted: ResolvedEntry) -> GpuSummary | None:
+def _gpu(ctx: Context, wanted: EntryBuild) -> GpuSummary | None:
     from envmgr.store.node_facts import read_node_facts
 
     measured = wanted.measured()

@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar
 
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.page import CATALOG, FEED, INDEX, STATUS, WWW
-from envmgr.publish.extras import Contents
+from envmgr.publish.extras import GenerationContents
 from envmgr.publish.records import GenerationRecord, published_spec, read_specs
 from envmgr.report import Lines, Result
 from envmgr.steps import Context, published_record
@@ -91,7 +91,7 @@ def _open(ctx: Context, record: GenerationRecord) -> _Page:
     if names:
         return _Page(record.number, folder, {name: partial(_read, folder / name) for name in names})
     specs = {name: published_spec(raw).spec for name, raw in read_specs(ctx.prefix, record.number).items()}
-    contents = Contents(record.number, record.parent, record.created, record.reason, record.entries, specs)
+    contents = GenerationContents(record.number, record.parent, record.created, record.reason, record.entries, specs)
     return _Page(record.number, None, {name: partial(bytes, data) for name, data in page_files(ctx, contents)})
 
 

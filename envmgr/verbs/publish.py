@@ -17,7 +17,7 @@ from envmgr.smoke import SmokeOutcome, outcome_lines
 from envmgr.steps import Context, logged, published_record, require_published
 from envmgr.steps.plan_text import nothing_lines, plan_lines, published_lines
 from envmgr.steps.publish import look_at_generation, publish_wanted
-from envmgr.steps.resolved import ResolvedEntry, plan_for, resolve_entry, resolve_named
+from envmgr.steps.resolved import EntryBuild, plan_for, resolve_entry, resolve_named
 from envmgr.store.manifest import read_facts
 from envmgr.verbs import Candidate, DryRun, SomeEntries, needs, option
 
@@ -126,7 +126,7 @@ def _is_damaged(ctx: Context, number: int | None) -> bool:
     return True
 
 
-def _built(ctx: Context) -> list[ResolvedEntry]:
+def _built(ctx: Context) -> list[EntryBuild]:
     """Return every catalog entry whose current lock is installed; the others are no error here."""
     target = read_target(ctx.site.cpu_level)
     found = []

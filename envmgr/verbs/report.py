@@ -17,7 +17,7 @@ from envmgr.report import Finding, Lines, Result
 from envmgr.steps import Context
 from envmgr.steps.catalog_check import Accepted, check_catalog
 from envmgr.steps.markdown import md_cell, md_table
-from envmgr.steps.resolved import ResolvedEntry, current_entries, load_entry, unacknowledged
+from envmgr.steps.resolved import EntryBuild, current_entries, load_entry, unacknowledged
 from envmgr.store.node_facts import read_node_facts
 from envmgr.system.files import atomic_write
 from envmgr.verbs import DryRun, OutputOption, SomeEntries, needs, option
@@ -166,7 +166,7 @@ def _row(
     return ReportedEntry(name, change, item.recipe.backend, licences, missing, *sizes, gpus, tuple(notes))
 
 
-def _module_changes(item: ResolvedEntry, raw: Mapping[str, Any] | None) -> list[str]:
+def _module_changes(item: EntryBuild, raw: Mapping[str, Any] | None) -> list[str]:
     """Return the fields of the published module that would be others: nothing is built, but its tests are run."""
     if raw is None:
         return []
@@ -175,7 +175,7 @@ def _module_changes(item: ResolvedEntry, raw: Mapping[str, Any] | None) -> list[
     return [field for field in ModuleSpec.model_fields if getattr(new, field) != getattr(was.spec, field)]
 
 
-def _verdicts(item: ResolvedEntry, groups: Mapping[str, Group]) -> Iterator[str]:
+def _verdicts(item: EntryBuild, groups: Mapping[str, Group]) -> Iterator[str]:
     """Yield what the gate says of the nodes of each group; of an entry without a GPU only what speaks against it."""
     needs = item.needs(None)
     for row in group_verdicts(needs, groups):

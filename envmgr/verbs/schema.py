@@ -96,10 +96,10 @@ def schema_of(name: str) -> dict[str, Any]:
         found["properties"] |= dict(zip(("failed", "written"), several["prefixItems"], strict=True))
         found["$defs"] = several["$defs"]
     elif name == CATALOG:
-        from envmgr.page.model import Catalog
+        from envmgr.page.model import PageGeneration
 
         # A file beside the page: its version is a number, under `schema_version`.
-        return {"$schema": GenerateJsonSchema.schema_dialect, "$id": name, **_described(Catalog)}
+        return {"$schema": GenerateJsonSchema.schema_dialect, "$id": name, **_described(PageGeneration)}
     else:
         found = _described(result_classes()[name])
     return {

@@ -14,7 +14,7 @@ from urllib.error import HTTPError
 from envmgr.catalog.site import Site
 from envmgr.downloads import Download
 from envmgr.downloads.failures import Row, other_ways, worker_failure
-from envmgr.downloads.fetch import DownloadSet, Place
+from envmgr.downloads.fetch import DownloadSet, FilePlace
 from envmgr.errors import EnvmgrError
 from envmgr.store.prefix import Prefix
 from envmgr.system.child import Failure
@@ -63,8 +63,8 @@ def wheel_files(
     """Return the files of these rows as downloads; `label` is the entry. The places of each index are asked, in order."""
     wanted = {row.sha256: row for row in rows}
 
-    def at(place: IndexPlace, runner: Runner) -> Place:
-        return Place(
+    def at(place: IndexPlace, runner: Runner) -> FilePlace:
+        return FilePlace(
             place.url,
             lambda file: (place.page(wanted[file.sha256].name),),
             lambda files: _listed_at(place, {file.sha256: wanted[file.sha256] for file in files}, runner, label),

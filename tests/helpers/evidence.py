@@ -17,7 +17,7 @@ from envmgr.audit.controller import SlurmView
 from envmgr.audit.judge import AuditJudged, judge, loose_of, questions_of, rows_of
 from envmgr.audit.model import Check, Drift, Evidence, audit_parts, check_of
 from envmgr.audit.plan import AuditPlan, AuditRequest, ExpectedInstall, PublishedGeneration
-from envmgr.audit.table import Declared, Table, UndeclaredFactError, Words
+from envmgr.audit.table import CheckTable, Declared, UndeclaredFactError, Words
 from envmgr.catalog.fitness import gpu_needs
 from envmgr.catalog.recipe_parts import Requires
 from envmgr.catalog.site import Site, _resolve
@@ -182,7 +182,7 @@ def drifts(values: Mapping[str, tuple[str, ...]], given: Evidence, *, kept: bool
 def comparing(values: Mapping[str, tuple[str, ...]], *, kept: bool) -> Check:
     """A check `x` that compares these values, and nothing else."""
     row = Words(drift="warning", where="here", empty="nothing")
-    return Check(judge=lambda evidence: [Drift(evidence, row, values, None, {}, kept)], table=Table(part="x"))
+    return Check(judge=lambda evidence: [Drift(evidence, row, values, None, {}, kept)], table=CheckTable(part="x"))
 
 
 def wanted_lines(check: Check | ModuleType, given: Evidence) -> list[TraceQuestion]:

@@ -13,9 +13,9 @@ from envmgr.catalog.gpus import GpuNeeds
 from envmgr.catalog.recipe_parts import Deprecated, Requires, SmokeTest
 from envmgr.modules.spec import ModuleSpec
 from envmgr.page.entries import make_catalog
-from envmgr.page.model import Catalog
+from envmgr.page.model import PageGeneration
 from envmgr.page.render import render_page
-from envmgr.publish.extras import Contents
+from envmgr.publish.extras import GenerationContents
 from envmgr.publish.records import RECORD, SPECS, GenerationRecord, PublishedEntry, PublishedSpec
 from envmgr.store.manifest import InstallFacts, Manifest, write_manifest
 from envmgr.store.prefix import Prefix
@@ -54,7 +54,7 @@ class PageScene:
 
     def contents(
         self, number: int, parent: int | None, entries: Mapping[str, tuple[str, ...]], **specs: Mapping[str, Any]
-    ) -> Contents:
+    ) -> GenerationContents:
         """Return a generation: entry -> its installs; `specs` are fields of modules, by `name_version` of the entry."""
         made: dict[str, ModuleSpec] = {}
         for entry, paths in entries.items():
@@ -73,9 +73,11 @@ class PageScene:
             )
             for entry, paths in entries.items()
         }
-        return Contents(number, parent, f"2026-11-{number:02d}T10:00:00Z", f"publish {number}", published, made)
+        return GenerationContents(
+            number, parent, f"2026-11-{number:02d}T10:00:00Z", f"publish {number}", published, made
+        )
 
-    def keep(self, contents: Contents, *, page: bool = True) -> Catalog:
+    def keep(self, contents: GenerationContents, *, page: bool = True) -> PageGeneration:
         """Write the generation's record, specs and page, as a publish does; return the page's data."""
         folder = self.prefix.generation(contents.number)
         folder.mkdir(parents=True)
@@ -96,16 +98,16 @@ class PageScene:
         (folder / SPECS).write_text(pretty_json(specs))
         return catalog
 
-    def catalog(self, contents: Contents) -> tuple[Catalog, dict[str, bytes]]:
+    def catalog(self, contents: GenerationContents) -> tuple[PageGeneration, dict[str, bytes]]:
         return make_catalog(
             self.prefix, self.site, contents, lambda _specs, name, number: f"#!/bin/bash\n# {name} {number}\n"
         )
 
-    def rendered(self, contents: Contents) -> dict[str, str]:
+    def rendered(self, contents: GenerationContents) -> dict[str, str]:
         return {name: data.decode() for name, data in render_page(self.catalog(contents)[0])}
 
 
-def rich(scene: PageScene) -> Contents:
+def rich(scene: PageScene) -> GenerationContents:
     """A generation with all that an entry can have."""
     base = scene.install(
         "python/3.11", {"python": "3.11.7 0", "zlib": "1.3 h1"}, {"conda-lock.yml": "lock of python\n"}

@@ -13,7 +13,7 @@ from typing import get_args
 import pytest
 
 from envmgr.audit.model import Check, Want
-from envmgr.audit.table import Fact, Table
+from envmgr.audit.table import CheckTable, Fact
 from envmgr.backends import Backend, LoadedLock
 from tests.helpers.contributing import copy_with
 from tests.helpers.done import Done
@@ -78,7 +78,7 @@ def test_every_field_of_a_check_has_its_row() -> None:
     assert sorted(rows(of_check)) == sorted({field.name for field in fields(Check)} - filled_in)
     kinds = {"text", "number", "flag", "lines"}
     assert sorted(rows(of_fact)) == sorted(
-        {*Table.model_fields, *Fact.model_fields} - {"part"} - kinds - {"node", "prefix", "context", "login"}
+        {*CheckTable.model_fields, *Fact.model_fields} - {"part"} - kinds - {"node", "prefix", "context", "login"}
     )
     wants = re.findall(r"`(\w+)`", next(line for line in text.splitlines() if line.startswith("| `wants`")))
     assert {*wants[1:]} == {*get_args(Want)}

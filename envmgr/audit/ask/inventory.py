@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from envmgr.audit.model import Check
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import opened
-from envmgr.audit.table import Table
+from envmgr.audit.table import CheckTable
 from envmgr.probe.model import Facts, ProbeStage
 from envmgr.system.shelltext import assign, script_text
 
@@ -44,4 +44,4 @@ def read_inventory(facts: Facts) -> tuple[FoundModule, ...]:
     return tuple(FoundModule(r[0], r[1], r[2], r[3], r[4:] == ["gone"]) for r in rows if 4 <= len(r) <= 5)
 
 
-CHECK = Check(probe=probe, table=Table(part="inventory"))
+CHECK = Check(probe=probe, table=CheckTable(part="inventory"))

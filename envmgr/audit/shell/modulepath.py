@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from envmgr.audit.baseline import Compared
 from envmgr.audit.causes import Traced, TraceQuestion, Traces, line_of, part_of, parts_of
 from envmgr.audit.compare.between_nodes import in_other_shells, other_parts
-from envmgr.audit.hints import Hint, Place, look
+from envmgr.audit.hints import Hint, LinePlace, look
 from envmgr.audit.model import AskedShell, Evidence, Rows, Values
 from envmgr.probe.model import Facts
 from envmgr.report import Severity
@@ -107,7 +107,7 @@ def _origin(
     parts = _not_everywhere(values, Compared("contexts", shell.where, "MODULEPATH"), evidence)
     asked = ("MODULEPATH", *parts_of("MODULEPATH", parts))
 
-    def line(nodes: Sequence[str], traces: Traces) -> Place | None:
+    def line(nodes: Sequence[str], traces: Traces) -> LinePlace | None:
         value = next((value for value, having in values.items() if nodes and nodes[0] in having), "")
         brings = (part_of("MODULEPATH", part) for part in elements(value) if part in parts)
         places = (traces.foreign(nodes, context, account, name) for name in brings)

@@ -19,7 +19,7 @@ from envmgr.catalog.site import Site
 from envmgr.downloads import Download
 from envmgr.downloads.bars import WorkerBars
 from envmgr.downloads.failures import Row, worker_failure
-from envmgr.downloads.fetch import DownloadSet, Place
+from envmgr.downloads.fetch import DownloadSet, FilePlace
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.build_folders import build_folder, staged_install, work_folder
@@ -61,12 +61,12 @@ def image_cache(prefix: Prefix) -> Path:
 def image_files(lock: ContainerLock, wanted: ContainerInput, label: str, site: Site) -> DownloadSet:
     """Return the files of the image as downloads: what is not given comes from its registry, by skopeo."""
 
-    def ask(runner: Runner, reporter: Reporter) -> Sequence[Place]:
+    def ask(runner: Runner, reporter: Reporter) -> Sequence[FilePlace]:
         def look(files: Sequence[Download]) -> Sequence[Download]:
             _bring_image(lock, files, cache, Registry(wanted, site, runner), runner, reporter, label)
             return files
 
-        return (Place(wanted.image, lambda _: (), look),)
+        return (FilePlace(wanted.image, lambda _: (), look),)
 
     cache = image_cache(Prefix(site.prefix))
     return DownloadSet(tuple(_download(blob) for blob in lock.blobs), cache, _failure(label), ask)

@@ -23,7 +23,7 @@ from envmgr.backends.easybuild.settings import EASYBUILD
 from envmgr.catalog.site import Site
 from envmgr.downloads import Download
 from envmgr.downloads.bring import Fetching
-from envmgr.downloads.fetch import DownloadSet, Place, fetch_sets
+from envmgr.downloads.fetch import DownloadSet, FilePlace, fetch_sets
 from envmgr.downloads.sources import SourceFile, source_places, source_set
 from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.report import Reporter
@@ -150,7 +150,7 @@ def easybuild_files(lock: EasyBuildLock, site: Site, label: str) -> DownloadSet:
     def of(file: EasyBuildFile, mirrored: Iterable[str] = ()) -> SourceFile:
         return SourceFile(file.name, file.sha256, (), _FOLDER, tuple(mirrored), hint=_CARRY.format(entry=label))
 
-    def ask(runner: Runner, reporter: Reporter) -> Sequence[Place]:
+    def ask(runner: Runner, reporter: Reporter) -> Sequence[FilePlace]:
         places = index_places_of(site, runner)
 
         def pages(file: Download) -> Sequence[str]:
@@ -162,7 +162,7 @@ def easybuild_files(lock: EasyBuildLock, site: Site, label: str) -> DownloadSet:
             with_places = [of(known[file.sha256], found.get(file.sha256, ())) for file in files]
             return source_set(with_places, site, label).files
 
-        return (Place(PUBLIC, pages, look_for),)
+        return (FilePlace(PUBLIC, pages, look_for),)
 
     own = source_set([of(file) for file in lock.easybuild_files], site, label)
     return replace(own, files=tuple(replace(file, places=()) for file in own.files), ask=ask)

@@ -24,7 +24,7 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.store.build_folders import staged_install
 from envmgr.store.manifest import InstallFacts
-from envmgr.store.outside import SEEN, Seen, describe_outside, look_outside, require_seen, seen_text
+from envmgr.store.outside import SEEN, OutsideTree, describe_outside, look_outside, require_seen, seen_text
 from envmgr.store.prefix import Item
 from envmgr.store.tree import tree_digest
 from envmgr.system.files import sha256_bytes
@@ -175,7 +175,7 @@ def _packages(entry: Entry, lock: ExistingLock) -> dict[str, str]:
     return {name: f"{version.split()[0]} {(spec.hash if spec else lock.tree.sha256)[:8]}"}
 
 
-def _python(path: Path, seen: Seen) -> str:
+def _python(path: Path, seen: OutsideTree) -> str:
     """Return the version of the tree's own Python, as the name of its program has it; empty without one."""
     there = {row.path for row in seen.rows}
     for name in ("bin/python3", "bin/python"):

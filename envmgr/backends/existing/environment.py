@@ -48,7 +48,7 @@ class Request(FrozenModel):
     roots: tuple[str, ...]
 
 
-class Answer(FrozenModel):
+class ShellChanges(FrozenModel):
     """The changes, and lines for the log; or an error."""
 
     changes: tuple[EnvOp, ...] = ()
@@ -103,7 +103,7 @@ def _require_file(file: Path) -> None:
     raise InputError("file-missing", f"input.module: {file} does not exist", hint="is it mounted here?")
 
 
-def _answer_of(account: Account, request: Request, runner: Runner) -> Answer:
+def _answer_of(account: Account, request: Request, runner: Runner) -> ShellChanges:
     """Return the answer of a process of that user. Raises EnvmgrError `activation-failed` if it gives none."""
     done = runner.run(
         python_module("envmgr.backends.existing.environment"),
@@ -114,13 +114,13 @@ def _answer_of(account: Account, request: Request, runner: Runner) -> Answer:
         run_as=account,
     )
     try:
-        return Answer.model_validate_json(done.stdout.splitlines()[-1])
+        return ShellChanges.model_validate_json(done.stdout.splitlines()[-1])
     except (ValidationError, IndexError):
         context = [f"its process {ending(done.returncode)}; it ran as {account.name}", *done.stderr.splitlines()[-8:]]
         raise EnvmgrError("activation-failed", f"{request.label} gave no answer", context=context) from None
 
 
-def _answer(request: Request, runner: Runner) -> Answer:
+def _answer(request: Request, runner: Runner) -> ShellChanges:
     lines: list[str] = []
     try:
         with scratch_folder("existing") as folder, explain_os_error(folder):
@@ -145,13 +145,13 @@ def _answer(request: Request, runner: Runner) -> Answer:
     except Interrupted:
         raise
     except EnvmgrError as error:
-        return Answer(lines=tuple(lines), error=ErrorData.of(error))
+        return ShellChanges(lines=tuple(lines), error=ErrorData.of(error))
     kept = tuple(op for op in found if not _is_of_system(op, request.roots))
     left = (op for op in found if op not in kept)
     lines += [
         f"left out {op.kind} {op.name} {op.value}: a place of the system, which is looked at anyway" for op in left
     ]
-    return Answer(changes=kept, lines=tuple(lines))
+    return ShellChanges(changes=kept, lines=tuple(lines))
 
 
 def _is_of_system(op: EnvOp, roots: Sequence[str]) -> bool:

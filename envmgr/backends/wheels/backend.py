@@ -12,7 +12,7 @@ from typing import Any
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.wheels.input import (
     LOST,
-    Base,
+    BasePython,
     WheelsInput,
     WheelsQuestion,
     load_base,
@@ -55,7 +55,7 @@ class LoadedWheelsLock(LoadedLock):
 
     content: WheelsLock
     wanted: WheelsQuestion
-    base: Base
+    base: BasePython
     folder: Path
 
     def items(self, site: Site, target: Target) -> tuple[Item, ...]:
@@ -223,7 +223,7 @@ class WheelsBackend(Backend):
         return (OwnFolder(wheel_cache(prefix)),)
 
 
-def _facts(lock: LockedWheels, base: Base, wanted: WheelsQuestion) -> LockFacts:
+def _facts(lock: LockedWheels, base: BasePython, wanted: WheelsQuestion) -> LockFacts:
     """Return the facts, with the CUDA of the entry below it: one process loads both."""
     majors = {major: list(names) for major, names in cuda_majors(lock.versions).items()}
     if majors and base.entry is not None:
@@ -233,7 +233,7 @@ def _facts(lock: LockedWheels, base: Base, wanted: WheelsQuestion) -> LockFacts:
     return LockFacts(cuda_of_wheels(lock.versions), majors, glibc_of(lock.platform), tuple(unmet))
 
 
-def _notes(base: Base, lock: LockedWheels) -> tuple[str, ...]:
+def _notes(base: BasePython, lock: LockedWheels) -> tuple[str, ...]:
     found = [LOST.format(version=base.minor)] if base.entry is None else []
     if newer := newer_than_cuda(lock.versions):
         cuda = cuda_of_wheels(lock.versions)

@@ -218,7 +218,7 @@ def _checked_patch(patch: Patch, folder: Path, build: Sequence[str]) -> Patch:
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
+class BasePython:
     """The Python of an install. `version` is full (3.11.7) for an entry, and the minor one (3.11) for the system's.
 
     `entry` is None for the system's.
@@ -236,7 +236,7 @@ class Base:
         return SYSTEM if self.entry is None else str(self.entry.lock.entry)
 
 
-def load_base(text: str, of: Entry, site: Site) -> Base:
+def load_base(text: str, of: Entry, site: Site) -> BasePython:
     """Return the base that a recipe names by `text`.
 
     Raises:
@@ -244,7 +244,7 @@ def load_base(text: str, of: Entry, site: Site) -> Base:
             it.
     """
     if text.partition("/")[0] == SYSTEM:
-        return Base(text.partition("/")[2] or _system_version(), None)
+        return BasePython(text.partition("/")[2] or _system_version(), None)
     entry = parse_entry(text)
     try:
         found = open_catalog(site).find(entry)
@@ -260,7 +260,7 @@ def load_base(text: str, of: Entry, site: Site) -> Base:
             context="its lock names no Python of its own",
             hint="`python:` names an entry that is a Python (python/3.11), or a conda environment with one",
         )
-    return Base(lock.python_version, LoadedEntry(recipe, found.folder, lock))
+    return BasePython(lock.python_version, LoadedEntry(recipe, found.folder, lock))
 
 
 def _system_version() -> str:

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from envmgr.backends.wheels.build_call import SourceBuild
-from envmgr.backends.wheels.input import SYSTEM_PYTHONS, Base
+from envmgr.backends.wheels.input import SYSTEM_PYTHONS, BasePython
 from envmgr.backends.wheels.lock import WheelsLock
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
@@ -46,7 +46,7 @@ class WheelsInstall:
 
     lock: WheelsLock
     files: Mapping[str, Path]
-    base: Base
+    base: BasePython
     patches: Mapping[str, Sequence[Path]]
     item: Item
     site: Site

@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from envmgr.backends.wheels.build_call import BuildReply, SourceBuild
-from envmgr.backends.wheels.input import SYSTEM_PYTHONS, Base, WheelsQuestion
+from envmgr.backends.wheels.input import SYSTEM_PYTHONS, BasePython, WheelsQuestion
 from envmgr.backends.wheels.lock import WheelsLock
 from envmgr.catalog.names import catalog_of
 from envmgr.catalog.site import Site, read_target
@@ -46,7 +46,7 @@ from envmgr.wheels.settings import wheel_cache
 
 def resolve_recipe(
     wanted: WheelsQuestion,
-    base: Base,
+    base: BasePython,
     recipe: Path,
     site: Site,
     runner: Runner,
@@ -113,7 +113,7 @@ def _other_versions(lock: WheelsLock, wanted: WheelsQuestion) -> Iterator[Envmgr
 
 def _lock_sources(
     wanted: WheelsQuestion,
-    base: Base,
+    base: BasePython,
     recipe: Path,
     resolution: Resolution,
     stage: Stage,
@@ -260,7 +260,7 @@ def _give(folder: Path, account: Account) -> None:
     change_tree(folder, owner=account.uid, group=account.gid, only=ours)
 
 
-def _python(base: Base, wanted: WheelsQuestion, site: Site) -> Path:
+def _python(base: BasePython, wanted: WheelsQuestion, site: Site) -> Path:
     """Return the install of the Python, or one of this host.
 
     Raise EnvmgrError `lock-needs-python`.

@@ -6,15 +6,15 @@ import re
 from dataclasses import replace
 
 from envmgr.backends.conda.lockfile import document_of, package_of
-from envmgr.exchange import Contents, Exact, Given, Left
-from envmgr.exchange.conda import Found
+from envmgr.exchange import Dropped, ExactPackages, Parsed, ReadFile
+from envmgr.exchange.conda import FoundPackages
 from envmgr.system.yamlfile import dump_yaml, parse_yaml
 
 NAME = re.compile(r"[^/]*conda-lock\.ya?ml")
 CONTENT = re.compile(r"^package:", re.MULTILINE)
 
 
-def read(given: Given) -> Contents:
+def read(given: ReadFile) -> Parsed:
     """Return the packages for the site's platform. Raise InputError `import-invalid`, `platform-missing`,
     `lock-invalid`.
     """
@@ -24,7 +24,7 @@ def read(given: Given) -> Contents:
     items = [each for each in data["package"] if isinstance(each, dict)]
     own = [each for each in items if each.get("platform") == given.subdir]
     given.require_platform(own, [str(each.get("platform")) for each in items])
-    found = Found(given)
+    found = FoundPackages(given)
     for number, item in enumerate(own):
         name, url = f"{item.get('name')} {item.get('version')}", str(item.get("url"))
         if item.get("category", "main") != "main" or item.get("optional"):
@@ -41,7 +41,7 @@ def read(given: Given) -> Contents:
     return found.contents()
 
 
-def write(exact: Exact) -> tuple[str, list[Left]]:
+def write(exact: ExactPackages) -> tuple[str, list[Dropped]]:
     """Return a file that conda-lock, micromamba and pixi read."""
     lock, files = exact.only_conda(), exact.files()
     document = document_of(replace(lock, added=None))
@@ -51,4 +51,4 @@ def write(exact: Exact) -> tuple[str, list[Left]]:
         document["package"].append({**own, "hash": {"sha256": each.sha256}, **more})
     bare = [each for each in lock.packages if not each.md5]
     why = "the lock has none, and conda-lock itself reads no file without it"
-    return dump_yaml(document, width=200), [Left(0, f"md5 of {each.name}", why) for each in bare]
+    return dump_yaml(document, width=200), [Dropped(0, f"md5 of {each.name}", why) for each in bare]

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from envmgr.backends.easybuild.settings import EasyBuildInput
-from envmgr.exchange import Contents, Given, Left, OneEntry
+from envmgr.exchange import Dropped, OneEntry, Parsed, ReadFile
 from envmgr.exchange.checks import fault_in
 from envmgr.system.yamlfile import parse_yaml
 
@@ -26,7 +26,7 @@ _OPTIONS = {
 }
 
 
-def read(given: Given) -> Contents:
+def read(given: ReadFile) -> Parsed:
     """Return the easyconfigs. Raise InputError `import-invalid`."""
     data = parse_yaml(given.text, given.path)
     if not isinstance(data, dict) or not isinstance(data.get("easyconfigs"), list):
@@ -46,13 +46,13 @@ def read(given: Given) -> Contents:
         if key in found:
             left.append(given.left(name, "it is named twice"))
         found.setdefault(key, OneEntry(*key, wanted, "easybuild"))
-    return Contents(left=tuple(left), entries=tuple(found.values()))
+    return Parsed(left=tuple(left), entries=tuple(found.values()))
 
 
-def _input(given: Given, file: str, fields: object) -> tuple[dict[str, Any], list[Left]]:
+def _input(given: ReadFile, file: str, fields: object) -> tuple[dict[str, Any], list[Dropped]]:
     """Return the input of a recipe with the options that it can have, and the others."""
     wanted: dict[str, Any] = {"easyconfig": file}
-    left = list[Left]()
+    left = list[Dropped]()
     said = fields if isinstance(fields, dict) else {}
     left += [given.left(f"{key}:", f"{file}: it is not of a recipe") for key in said if key != "options"]
     options = said.get("options")

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from envmgr.exchange import Contents, Exact, Given, Left
+from envmgr.exchange import Dropped, ExactPackages, Parsed, ReadFile
 from envmgr.exchange.checks import channel_fault, row_of, spec_fault
 from envmgr.system.yamlfile import dump_yaml, parse_yaml
 
@@ -17,7 +17,7 @@ NAME = re.compile(r"env(ironment)?[^/]*\.ya?ml")
 CONTENT = re.compile(r"^dependencies:", re.MULTILINE)
 
 
-def read(given: Given) -> Contents:
+def read(given: ReadFile) -> Parsed:
     """Return the specs, and the rows of `pip`. Raise InputError `import-invalid`."""
     data = parse_yaml(given.text, given.path)
     if not isinstance(data, dict) or not isinstance(data.get("dependencies"), list):
@@ -40,7 +40,7 @@ def read(given: Given) -> Contents:
             for row in given.rows(each["pip"]):
                 found = row_of(given, row)
                 rows += [found] if isinstance(found, str) else []
-                left += [found] if isinstance(found, Left) else []
+                left += [found] if isinstance(found, Dropped) else []
             continue
         channel, _, spec = str(each).rpartition("::")
         if fault := spec_fault(spec) if isinstance(each, str) else "it is no name of a package":
@@ -49,7 +49,7 @@ def read(given: Given) -> Contents:
         specs.append(spec)
         if channel:
             left.append(given.left(each, "kept without its channel: all packages come from the recipe's channels"))
-    return Contents(
+    return Parsed(
         left=tuple(left),
         name=str(data.get("name") or ""),
         channels=tuple(channels),
@@ -58,7 +58,7 @@ def read(given: Given) -> Contents:
     )
 
 
-def write(exact: Exact) -> tuple[str, list[Left]]:
+def write(exact: ExactPackages) -> tuple[str, list[Dropped]]:
     """Return each package by version and build; of wheels, the versions."""
     name, dependencies = re.sub("[/ :#]", "-", exact.entry), list[Any]()
     if exact.conda is None:
@@ -71,6 +71,6 @@ def write(exact: Exact) -> tuple[str, list[Left]]:
     return dump_yaml({"name": name, "channels": channels, "dependencies": dependencies}, width=200), [*_lost(exact)]
 
 
-def _lost(exact: Exact) -> Iterator[Left]:
+def _lost(exact: ExactPackages) -> Iterator[Dropped]:
     if exact.wheels:
-        yield Left(0, "sha256 of wheels", "the format has none")
+        yield Dropped(0, "sha256 of wheels", "the format has none")

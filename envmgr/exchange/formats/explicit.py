@@ -9,8 +9,8 @@ import re
 from urllib.parse import unquote
 
 from envmgr.backends.conda.lockfile import package_of
-from envmgr.exchange import Contents, Exact, Given, Left
-from envmgr.exchange.conda import Found
+from envmgr.exchange import Dropped, ExactPackages, Parsed, ReadFile
+from envmgr.exchange.conda import FoundPackages
 
 NAME = re.compile(r"[^/]*\.txt")
 CONTENT = re.compile(r"^@EXPLICIT\s*$", re.MULTILINE)
@@ -20,9 +20,9 @@ _URL = re.compile(
 )
 
 
-def read(given: Given) -> Contents:
+def read(given: ReadFile) -> Parsed:
     """Return the packages for the site's platform. Raise InputError `import-invalid`, `platform-missing`."""
-    found, others = Found(given), list[str]()
+    found, others = FoundPackages(given), list[str]()
     for number, line in enumerate(given.text.splitlines(), 1):
         row = line.strip()
         if not row or row.startswith(("#", "@EXPLICIT")):
@@ -41,12 +41,12 @@ def read(given: Given) -> Contents:
     return found.contents()
 
 
-def write(exact: Exact) -> tuple[str, list[Left]]:
+def write(exact: ExactPackages) -> tuple[str, list[Dropped]]:
     """Return the URLs with their sha256, as conda, mamba and pixi read them. Wheels are left."""
     lock = exact.only_conda()
     rows = [f"{each.url}#sha256:{each.sha256}" for each in lock.packages]
     left = [
-        Left(0, f"{each.name} {each.version}", "a wheel: the format has only packages of conda")
+        Dropped(0, f"{each.name} {each.version}", "a wheel: the format has only packages of conda")
         for each in exact.wheels
     ]
     return "\n".join([f"# platform: {lock.platform}", "@EXPLICIT", *rows, ""]), left

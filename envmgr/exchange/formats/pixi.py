@@ -10,8 +10,8 @@ import re
 from contextlib import suppress
 from typing import Any
 
-from envmgr.exchange import Contents, Exact, Given, Left
-from envmgr.exchange.conda import Found
+from envmgr.exchange import Dropped, ExactPackages, Parsed, ReadFile
+from envmgr.exchange.conda import FoundPackages
 from envmgr.system.scratch import scratch_folder
 from envmgr.system.yamlfile import dump_yaml
 
@@ -21,7 +21,7 @@ _DEFAULT = "default"
 _KEPT = ("sha256", "md5", "depends", "constrains", "license", "size", "timestamp", "python_site_packages_path")
 
 
-def read(given: Given) -> Contents:
+def read(given: ReadFile) -> Parsed:
     """Return the packages for the site's platform. Raise InputError `import-invalid`, `platform-missing`."""
     from rattler.lock import CondaLockedBinaryPackage, LockFile, PypiLockedPackage
 
@@ -33,7 +33,7 @@ def read(given: Given) -> Contents:
     if _DEFAULT not in environments:
         raise given.invalid(f"it has no environment `{_DEFAULT}`")
     own = environments.pop(_DEFAULT)
-    found = Found(given)
+    found = FoundPackages(given)
     for name in environments:
         found.leave(f"{name}:", f"the environment `{name}`: only `{_DEFAULT}` is carried over")
     platforms = {str(each.subdir): each for each in own.platforms()}
@@ -54,7 +54,7 @@ def read(given: Given) -> Contents:
     return found.contents()
 
 
-def write(exact: Exact) -> tuple[str, list[Left]]:
+def write(exact: ExactPackages) -> tuple[str, list[Dropped]]:
     """Return a lock with one environment for one platform."""
     lock, files = exact.only_conda(), exact.files()
     conda = [{"conda": each.url, **{k: v for k, v in each.to_json().items() if k in _KEPT}} for each in lock.packages]

@@ -8,21 +8,21 @@ from typing import Any
 
 from packaging.pylock import Pylock
 
-from envmgr.exchange import Contents, Exact, Given, Left
+from envmgr.exchange import Dropped, ExactPackages, Parsed, ReadFile
 from envmgr.exchange.pylocks import rows_of
 
 NAME = re.compile(r"pylock(\.[^/]+)?\.toml")
 CONTENT = re.compile(r"\A(?:(?!\[).*\n)*?lock-version\s*=")  # before any table: Poetry's own lock has it in one
 
 
-def read(given: Given) -> Contents:
+def read(given: ReadFile) -> Parsed:
     """Return its packages. Raise InputError `import-invalid`."""
     lock = Pylock.from_dict(tomllib.loads(given.text))
     rows, left = rows_of(given, lock)
-    return Contents(left=tuple(left), rows=rows, pylock=lock, python=str(lock.requires_python or ""))
+    return Parsed(left=tuple(left), rows=rows, pylock=lock, python=str(lock.requires_python or ""))
 
 
-def write(exact: Exact) -> tuple[str, list[Left]]:
+def write(exact: ExactPackages) -> tuple[str, list[Dropped]]:
     """Return a file for exactly the entry's Python."""
     import tomlkit
 

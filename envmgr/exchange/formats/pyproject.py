@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from envmgr.exchange import Contents, Given, Left
+from envmgr.exchange import Dropped, Parsed, ReadFile
 from envmgr.exchange.checks import row_of
 
 NAME = re.compile(r"pyproject\.toml")
@@ -23,7 +23,7 @@ _ALSO = {
 }
 
 
-def read(given: Given) -> Contents:
+def read(given: ReadFile) -> Parsed:
     """Return the dependencies. Raise InputError `import-invalid`."""
     data = tomllib.loads(given.text)
     project = data.get("project")
@@ -31,8 +31,8 @@ def read(given: Given) -> Contents:
     if not isinstance(project, dict) or not isinstance(rows, list):
         raise given.invalid("it has no list `project.dependencies`", "import the lock that belongs to it")
     found = [row_of(given, row) for row in rows]
-    return Contents(
-        left=(*(row for row in found if isinstance(row, Left)), *_others(given, data, project)),
+    return Parsed(
+        left=(*(row for row in found if isinstance(row, Dropped)), *_others(given, data, project)),
         name=str(project.get("name", "")),
         version=str(project.get("version", "")),
         description=str(project.get("description", "")),
@@ -41,11 +41,11 @@ def read(given: Given) -> Contents:
     )
 
 
-def _others(given: Given, data: Mapping[str, Any], project: Mapping[str, Any]) -> Iterator[Left]:
+def _others(given: ReadFile, data: Mapping[str, Any], project: Mapping[str, Any]) -> Iterator[Dropped]:
     for key in (key for key in project if key not in (*_READ, *_WORDS)):
         yield given.left(key, "it is not of the recipe's input")
     if "dependency-groups" in data:
         yield given.left("dependency-groups", "only `project.dependencies` are carried over")
     for tool in _ALSO.keys() & {*data.get("tool", ())}:
         yield given.left(f"tool.{tool}", _ALSO[tool])
-    yield Left(0, "the project itself", "a wheel of it, in an index of the site, can be a requirement")
+    yield Dropped(0, "the project itself", "a wheel of it, in an index of the site, can be a requirement")

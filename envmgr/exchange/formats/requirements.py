@@ -9,7 +9,7 @@ import re
 
 from packaging.utils import canonicalize_name
 
-from envmgr.exchange import Contents, Exact, Given, Left
+from envmgr.exchange import Dropped, ExactPackages, Parsed, ReadFile
 from envmgr.wheels.lockfile import LockedRow
 from envmgr.wheels.requirements import HashedRow
 from envmgr.wheels.requirements_file import rows_in
@@ -19,7 +19,7 @@ CONTENT = None
 _PINNED = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(\[[^\]]*\])?==(?P<version>[^*,;]+)")
 
 
-def read(given: Given) -> Contents:
+def read(given: ReadFile) -> Parsed:
     """Return the rows, and exact wheels if each row has one version and one sum. Raise InputError
     `requirement-invalid`.
     """
@@ -32,7 +32,7 @@ def read(given: Given) -> Contents:
             wheels.append(LockedRow(name=name, version=pinned["version"], sha256=row.sha256[0]))
         else:
             lacks = f"{row.requirement} is not one version with one sum: the lock gets that of the index"
-    return Contents(
+    return Parsed(
         left=tuple(given.left(line, row, number) for number, line, row in found if isinstance(row, str)),
         rows=tuple(row.requirement for row in rows),
         wheels=tuple(wheels),
@@ -40,7 +40,7 @@ def read(given: Given) -> Contents:
     )
 
 
-def write(exact: Exact) -> tuple[str, list[Left]]:
+def write(exact: ExactPackages) -> tuple[str, list[Dropped]]:
     """Return a row for each wheel and source, with its sum. pip and uv take no other file then."""
     rows = [f"{each.name}=={each.version} --hash=sha256:{each.sha256}\n" for each in exact.wheels]
     return "".join(rows), exact.only_wheels()

@@ -13,7 +13,7 @@ from pathlib import Path
 from envmgr.backends.existing.models import ExistingInput
 from envmgr.catalog.names import fault_in_part
 from envmgr.errors import EnvmgrError
-from envmgr.exchange import Contents, Given, Left, OneEntry
+from envmgr.exchange import Dropped, OneEntry, Parsed, ReadFile
 from envmgr.exchange.checks import fault_in
 from envmgr.system.spack_files import INDEX, SpackInstall, database_of, lock_of, read_database
 from envmgr.system.untrusted_files import ANYWHERE, Kind, read_file_text
@@ -26,7 +26,7 @@ _MANIFEST = Kind("file", 1 << 20)
 _LOCK = re.compile(r'"file-type":\s*"spack-lockfile"')
 
 
-def read(given: Given) -> Contents:
+def read(given: ReadFile) -> Parsed:
     """Return the installs that were asked for. Raise InputError `import-invalid`, `spack-format`."""
     if not _LOCK.search(given.text):
         found = database_of(given.text, given.path)
@@ -58,12 +58,12 @@ def _tree_of(manifest: Path) -> Path | None:
 
 
 def _differences(
-    given: Given,
+    given: ReadFile,
     roots: Mapping[str, str],
     specs: Mapping[str, SpackInstall],
     found: Mapping[str, SpackInstall],
     tree: Path,
-) -> Iterator[Left]:
+) -> Iterator[Dropped]:
     """Yield the roots of a lock that the tree does not have, with what it has instead."""
     for each, asked in roots.items():
         if each in found and found[each].installed:
@@ -75,13 +75,13 @@ def _differences(
 
 
 def _contents(
-    given: Given,
+    given: ReadFile,
     tree: Path,
     found: Mapping[str, SpackInstall],
     asked: Sequence[SpackInstall],
-    left: list[Left],
-    differences: list[Left],
-) -> Contents:
+    left: list[Dropped],
+    differences: list[Dropped],
+) -> Parsed:
     names = Counter((each.name, each.version) for each in asked)
     entries = []
     for each in sorted(asked, key=lambda row: (row.name, row.version, row.hash)):
@@ -100,7 +100,7 @@ def _contents(
         entries.append(
             OneEntry(each.name, version, wanted, "existing", (needs,) if below else (), f"{each.spec} (Spack)")
         )
-    return Contents(
+    return Parsed(
         left=tuple(left),
         differences=tuple(differences),
         entries=tuple(entries),

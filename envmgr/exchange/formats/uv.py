@@ -11,7 +11,7 @@ import tomllib
 from packaging.pylock import Pylock
 
 from envmgr.errors import CommandError, InputError
-from envmgr.exchange import Contents, Given
+from envmgr.exchange import Parsed, ReadFile
 from envmgr.exchange.pylocks import rows_of
 from envmgr.system.scratch import scratch_folder
 from envmgr.system.untrusted_files import ANYWHERE, Kind, read_file_text
@@ -27,7 +27,7 @@ _HINT = "`uv export --format pylock.toml --output-file pylock.toml` in its proje
 _LIMIT = 60.0  # seconds
 
 
-def read(given: Given) -> Contents:
+def read(given: ReadFile) -> Parsed:
     """Return the packages that the project needs without its extras and groups. Raise InputError `import-invalid`,
     `file-missing`.
     """
@@ -57,7 +57,7 @@ def read(given: Given) -> Contents:
     left += [given.left(f'name = "{each["name"]}"', why) for each in local if each["name"] not in kept]
     for kind, what in (("optional-dependencies", "extra"), ("dev-dependencies", "group")):
         left += [given.left(f"{name} = [", f"the {what} `{name}` of the project") for name in own.get(kind, ())]
-    return Contents(
+    return Parsed(
         left=tuple(left),
         name=str(own.get("name", "")),
         version=str(own.get("version", "")),

@@ -15,7 +15,7 @@ import pytest
 
 from envmgr.catalog.fitness import NodeFacts
 from envmgr.catalog.gpus import Gpu
-from envmgr.store.node_facts import FleetFacts, Seen, facts_file
+from envmgr.store.node_facts import FleetFacts, SeenNodes, facts_file
 from envmgr.store.prefix import Prefix
 from tests.helpers import ask_kernel
 from tests.helpers.backends.container import HELLO, ContainerScene, open_scene
@@ -151,7 +151,7 @@ def test_image_with_cuda_is_judged_by_its_code_and_its_driver(scene: ContainerSc
 def _nodes_have(scene: ContainerScene, driver: str, arch: str) -> None:
     gpu = Gpu(vendor="nvidia", arch=arch, name="NVIDIA A100", driver=driver)
     facts = NodeFacts(driver=driver, gpus=(gpu,), library=driver, glibc="2.34", arch="x86_64", cpu_level="x86-64-v4")
-    seen = (Seen(nodes=("c1",), time=time.time(), facts=facts),)
+    seen = (SeenNodes(nodes=("c1",), time=time.time(), facts=facts),)
     path = facts_file(Prefix(scene.box.prefix))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(FleetFacts(groups={"compute": ("c1",)}, seen=seen).model_dump_json(by_alias=True))

@@ -11,7 +11,7 @@ from envmgr.catalog.fitness import NodeFacts, NodeNeeds, gpu_needs
 from envmgr.catalog.gpus import Gpu
 from envmgr.catalog.recipe_parts import Requires
 from envmgr.steps.gate import Unfit, common_denominator, unfit_nodes
-from envmgr.store.node_facts import FleetFacts, Seen, facts_file
+from envmgr.store.node_facts import FleetFacts, SeenNodes, facts_file
 from envmgr.store.prefix import Prefix
 from envmgr.verbs.build import choose_mode
 from tests.helpers.sandbox import Sandbox
@@ -36,10 +36,10 @@ LOGIN = NodeFacts(glibc="2.34", arch="x86_64", cpu_level="x86-64-v3")
 FLEET = FleetFacts(
     groups={"compute": ("c1", "c2", "c3"), "login": ("login",)},
     seen=(
-        Seen(nodes=("c1", "c3"), time=0, facts=NEW),
-        Seen(nodes=("c2",), time=0, facts=OLD),
-        Seen(nodes=("login",), time=0, facts=LOGIN),
-        Seen(nodes=("x1",), time=0, facts=OLD),
+        SeenNodes(nodes=("c1", "c3"), time=0, facts=NEW),
+        SeenNodes(nodes=("c2",), time=0, facts=OLD),
+        SeenNodes(nodes=("login",), time=0, facts=LOGIN),
+        SeenNodes(nodes=("x1",), time=0, facts=OLD),
     ),
 )
 LEAST = "lowest common denominator: driver 470.57.02 (c2), compute capability 7.5 (c2), glibc 2.28 (c2), CPU level x86-64-v3 (c2,login)"
@@ -50,7 +50,7 @@ def saw(
 ) -> str:
     """Put down what an audit saw so many days ago; returns the day."""
     when = time.time() - days * 86400
-    seen = tuple(Seen(nodes=nodes, time=when, facts=each) for each, nodes in facts.items())
+    seen = tuple(SeenNodes(nodes=nodes, time=when, facts=each) for each, nodes in facts.items())
     path = facts_file(Prefix(sandbox.prefix))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(FleetFacts(groups=groups, seen=seen).model_dump_json(by_alias=True))
@@ -101,7 +101,7 @@ def test_common_denominator_names_the_nodes_that_have_no_more() -> None:
     assert common_denominator(FLEET) == (
         "driver 470.57.02 (c2,x1), compute capability 7.5 (c2,x1), glibc 2.28 (c2,x1), CPU level x86-64-v3 (c2,login,x1)"
     )
-    assert common_denominator(FleetFacts(seen=(Seen(nodes=("c1",), time=0, facts=NodeFacts()),))) == ""
+    assert common_denominator(FleetFacts(seen=(SeenNodes(nodes=("c1",), time=0, facts=NodeFacts()),))) == ""
 
 
 def test_gate_refuses_without_an_audit(sandbox: Sandbox) -> None:

@@ -11,7 +11,7 @@ import pytest
 from envmgr.audit.causes import Traces
 from envmgr.audit.checks import all_checks
 from envmgr.audit.grouping import AuditFinding, Caused, Links, Loose, every_finding, grouped, same_on_nodes
-from envmgr.audit.hints import Action, Place, add, delete, hint_of, look
+from envmgr.audit.hints import Action, LinePlace, add, delete, hint_of, look
 from envmgr.audit.judge import judge
 from envmgr.audit.table import Steps
 from envmgr.audit.text import also
@@ -19,7 +19,7 @@ from envmgr.nodes.sets import expand
 from envmgr.probe.model import CONTEXTS
 from tests.helpers.evidence import evidence
 
-LINE = Place("c2", "/etc/profile.d/x.sh", 4, "export MODULEPATH=/opt")
+LINE = LinePlace("c2", "/etc/profile.d/x.sh", 4, "export MODULEPATH=/opt")
 CAUSES = Links(
     {"mount": ("loading",), "ambient": ("contexts", "loading"), "contexts": ("loading",)},
     {"ambient": {"is wrong": ("contexts", "loading")}, "names": {"^/etc/nss": ("contexts no user",)}},
@@ -28,7 +28,7 @@ ALL = Links.of(check.table for check in all_checks().values())
 
 
 def one(
-    check: str, where: str, *, severity: str = "error", nodes: str = "c2", at: Place | None = None, **more: str
+    check: str, where: str, *, severity: str = "error", nodes: str = "c2", at: LinePlace | None = None, **more: str
 ) -> Loose:
     """`at` is the line that its hint deletes, `run` the command that its hint runs here."""
     hint = (
@@ -195,7 +195,7 @@ def test_among_findings_of_one_severity_those_come_first_that_can_cause_the_othe
 
 # -- the tables of all checks -------------------------------------------------------------------------------------------
 
-PY = Place("c2", "/etc/profile.d/py.sh", 1, "export PYTHONWARNINGS=error")
+PY = LinePlace("c2", "/etc/profile.d/py.sh", 1, "export PYTHONWARNINGS=error")
 WARNINGS = one("ambient", "bash-login (root, alice)", severity="warning", at=PY, found="PYTHONWARNINGS is error")
 EDIT = "sed -i 3d /x"
 

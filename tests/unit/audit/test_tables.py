@@ -20,10 +20,10 @@ from envmgr.audit.judge import judge
 from envmgr.audit.model import Check, Evidence
 from envmgr.audit.table import (
     ENGINE,
+    CheckTable,
     Declared,
     DeclaredFacts,
     Fact,
-    Table,
     UndeclaredFactError,
     Words,
     read_table,
@@ -41,7 +41,7 @@ GIVEN = {"user", "prefix", "nodes"}  # by the engine, to every row
 SAID = [path.read_text() for path in FOLDER.parent.rglob("*.sh")]
 
 
-def facts_of(table: Table) -> dict[str, Fact]:
+def facts_of(table: CheckTable) -> dict[str, Fact]:
     return {**table.node, **table.prefix, **table.context, **table.login}
 
 
@@ -69,13 +69,13 @@ def says(check: Check) -> Iterator[tuple[str, set[str]]]:
 
 
 @pytest.mark.parametrize("given", [*TABLES, pytest.param(ENGINE, id="engine")])
-def test_every_fact_has_one_meaning(given: Table) -> None:
+def test_every_fact_has_one_meaning(given: CheckTable) -> None:
     for key, fact in facts_of(given).items():
         assert len([said for said in (fact.text, fact.number, fact.flag, fact.lines) if said]) == 1, key
 
 
 @pytest.mark.parametrize("given", [*TABLES, pytest.param(ENGINE, id="engine")])
-def test_every_row_has_one_severity_and_words_that_can_be_filled_in(given: Table) -> None:
+def test_every_row_has_one_severity_and_words_that_can_be_filled_in(given: CheckTable) -> None:
     for key, fact in facts_of(given).items():
         assert len([said for said in (fact.error, fact.warning, fact.note, fact.drift) if said]) <= 1, key
         known = GIVEN | {"value", "name", *fact.fields} | ({"place", "cause"} if fact.cause else set())
@@ -107,7 +107,7 @@ WHOLE = {"away", "clean", "command", "entry", "mode", "name", "nodes", "numbers"
 
 
 @pytest.mark.parametrize("given", TABLES)
-def test_what_nodes_say_is_quoted_in_the_commands_of_hints(given: Table) -> None:
+def test_what_nodes_say_is_quoted_in_the_commands_of_hints(given: CheckTable) -> None:
     for key, row in {**facts_of(given), **given.rows}.items():
         for command in (row.hint.run, row.unplaced.run):
             fields = [(name, how) for _, name, _, how in Formatter().parse(command) if name is not None]
@@ -128,13 +128,13 @@ def test_engine_says_each_of_its_rows() -> None:
 
 
 @pytest.mark.parametrize("given", TABLES)
-def test_what_a_check_reads_of_others_is_declared_by_them(given: Table) -> None:
+def test_what_a_check_reads_of_others_is_declared_by_them(given: CheckTable) -> None:
     others = Declared(*(check.table for check in CHECKS.values() if check.table is not given))
     assert [key for key in given.reads if key not in others] == []
 
 
 @pytest.mark.parametrize("given", TABLES)
-def test_every_fact_is_reported_by_a_shell_text(given: Table) -> None:
+def test_every_fact_is_reported_by_a_shell_text(given: CheckTable) -> None:
     for key in facts_of(given):
         fixed = key.partition("*")[0]
         filled_in = (
@@ -146,7 +146,7 @@ def test_every_fact_is_reported_by_a_shell_text(given: Table) -> None:
 
 def test_fact_that_no_table_has_cannot_be_read() -> None:
     given = DeclaredFacts(
-        {"host": "c1", "here.shape": "round"}, Declared(Table(part="x", node={"x.*": Fact(text="any")}))
+        {"host": "c1", "here.shape": "round"}, Declared(CheckTable(part="x", node={"x.*": Fact(text="any")}))
     )
     assert (given["host"], given.get("x.y"), "x.z" in given) == ("c1", None, False)
     assert dict(given.items()) == {"host": "c1", "here.shape": "round"}
@@ -166,7 +166,7 @@ def literals(path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("given", TABLES)
-def test_check_may_read_every_fact_that_its_module_names(given: Table) -> None:
+def test_check_may_read_every_fact_that_its_module_names(given: CheckTable) -> None:
     """An audit that reads a fact of another check without `reads` reports a mistake of envmgr, on some clusters only."""
     every = {key for check in CHECKS.values() for key in check.table.keys} | ENGINE.keys
     may = Declared(given)

@@ -22,7 +22,15 @@ from envmgr.catalog.recipe_parts import Requires
 from envmgr.catalog.site import Site
 from envmgr.catalog.site_file import CPU_ORDER
 from envmgr.errors import EnvmgrError
-from envmgr.store.node_facts import FleetFacts, Seen, Told, facts_file, merge_facts, read_node_facts, save_node_facts
+from envmgr.store.node_facts import (
+    FleetFacts,
+    SeenNodes,
+    Told,
+    facts_file,
+    merge_facts,
+    read_node_facts,
+    save_node_facts,
+)
 from envmgr.store.prefix import Prefix
 from tests.helpers.evidence import site
 
@@ -187,7 +195,10 @@ def test_facts_come_back_as_they_were_saved(tmp_path: Path) -> None:
     found = read_node_facts(Prefix(tmp_path))
     assert found == FleetFacts(
         groups={"compute": ("c1", "c2")},
-        seen=(Seen(nodes=("c1", "c2"), time=1000.0, facts=GPU), Seen(nodes=("login",), time=1000.0, facts=LOGIN)),
+        seen=(
+            SeenNodes(nodes=("c1", "c2"), time=1000.0, facts=GPU),
+            SeenNodes(nodes=("login",), time=1000.0, facts=LOGIN),
+        ),
     )
     assert found is not None
     assert found.by_node() == {"c1": GPU, "c2": GPU, "login": LOGIN}

@@ -19,7 +19,7 @@ from rattler import LockFile
 
 from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.exchange import Contents, Exact, read_file, writers
+from envmgr.exchange import ExactPackages, Parsed, read_file, writers
 from envmgr.system.run import Runner
 from envmgr.wheels.index import ListedFile
 from envmgr.wheels.lockfile import LockedRow
@@ -91,7 +91,7 @@ FILES = {
 }
 
 
-def read(folder: Path, text: str, name: str = "file", format_: str | None = None) -> Contents:
+def read(folder: Path, text: str, name: str = "file", format_: str | None = None) -> Parsed:
     (folder / name).write_text(text)
     return read_file(folder / name, Runner(), format_)[1]
 
@@ -102,7 +102,7 @@ def refused(folder: Path, text: str, name: str = "file", format_: str | None = N
     return caught.value.render().replace(f"{folder}/", "")
 
 
-def rows(contents: Contents) -> list[str]:
+def rows(contents: Parsed) -> list[str]:
     return [*contents.rows]
 
 
@@ -345,7 +345,7 @@ def test_pixi_lock_gives_no_row_to_what_no_index_has(tmp_path: Path) -> None:
     assert read(tmp_path, text, "pixi.lock").lacks == "own is built from its source"
 
 
-def uv_lock(folder: Path, sources: Mapping[str, str]) -> Contents:
+def uv_lock(folder: Path, sources: Mapping[str, str]) -> Parsed:
     (folder / "pyproject.toml").write_text('[project]\nname = "zapp"\nversion = "1"\nrequires-python = ">=3.11"\n')
     parts = [f'[[package]]\nname = "{name}"\nversion = "1"\nsource = {{ {each} }}\n' for name, each in sources.items()]
     return read(folder, 'version = 1\nrequires-python = ">=3.11"\n' + "".join(parts), "uv.lock")
@@ -465,10 +465,10 @@ WHEEL = LockedRow(name="einops", version="0.7", sha256="2" * 64)
 URL = "https://house.example/einops-0.7-py3-none-any.whl"
 
 
-def exact(*, wheels: bool = True) -> Exact:
+def exact(*, wheels: bool = True) -> ExactPackages:
     lock = CondaLock("linux-64", "3" * 64, PACKAGES, (ChannelSource(FORGE, FORGE),))
     file = ListedFile("einops-0.7-py3-none-any.whl", URL, WHEEL.sha256, 7)
-    return Exact(
+    return ExactPackages(
         "sci/1.0",
         "3.11.7",
         lock,

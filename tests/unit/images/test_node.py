@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from envmgr.images.node import NodeImage, Wanted, node_script, read_answer
+from envmgr.images.node import NodeImage, WantedImage, node_script, read_answer
 
 SUM = "0" * 60 + "beef"
-WANTED = Wanted("/sw/store/hello/1.0-00000000", "/sw/images/hello/1.0-00000000.sqfs", SUM, 100)
+WANTED = WantedImage("/sw/store/hello/1.0-00000000", "/sw/images/hello/1.0-00000000.sqfs", SUM, 100)
 ROW = f"image\t{WANTED.path}\t{SUM}\tshare\t{WANTED.image}\t50\t100\t3\t"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.images.node import Act, NodeImage, Wanted, node_script, read_answer
+from envmgr.images.node import Act, NodeImage, WantedImage, node_script, read_answer
 from tests.helpers.waiting import DEADLINE, HANGS
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root stages images")
@@ -28,7 +28,7 @@ def install(tmp_path: Path) -> Path:
 
 def staged(install: Path, act: Act, image: Path, before: str = "") -> NodeImage:
     """What a node says, which has only the processes that `before` starts."""
-    wanted = Wanted(str(install), str(image), sha256(BYTES).hexdigest(), len(BYTES))
+    wanted = WantedImage(str(install), str(image), sha256(BYTES).hexdigest(), len(BYTES))
     script = node_script(act, [wanted], folder=str(install.parents[2] / "local"), quota=1 << 30, seconds=60)
     argv = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", before + script]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=DEADLINE)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envmgr.nodes.envelope import Answer, begun, end_mark, marked, unwrap, wrap
+from envmgr.nodes.envelope import ScriptAnswer, begun, end_mark, marked, unwrap, wrap
 from envmgr.system.shelltext import quote
 from tests.helpers.scripts import begins_slowly
 from tests.helpers.waiting import DEADLINE, long_enough, soon
@@ -61,7 +61,7 @@ def finished(process: subprocess.Popen[bytes], seconds: float = DEADLINE) -> tup
     return out, err
 
 
-def asked(shell: str, script: str, **options: int) -> Answer:
+def asked(shell: str, script: str, **options: int) -> ScriptAnswer:
     return unwrap(finished(sent(shell, script, **options))[0], NONCE)
 
 
@@ -131,7 +131,7 @@ def test_wrap_carries_every_character(text: str) -> None:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_wrap_cuts_the_answer_at_its_limit(shell: str) -> None:
-    assert asked(shell, "yes", limit=5000) == Answer("silent", "", "the answer is longer than 5.0 kB")
+    assert asked(shell, "yes", limit=5000) == ScriptAnswer("silent", "", "the answer is longer than 5.0 kB")
     assert asked(shell, "head -c 5000 /dev/zero | tr '\\0' x", limit=5000).text == "x" * 5000
 
 
@@ -170,7 +170,7 @@ def test_wrap_kills_the_script_after_its_time(shell: str) -> None:
         return process, finished(process)[0]
 
     process, out = long_enough(answered, lambda found: begun(found[1], NONCE), first=1)
-    assert unwrap(out, NONCE) == Answer("silent", "", "half an answer: 0 B and no end")
+    assert unwrap(out, NONCE) == ScriptAnswer("silent", "", "half an answer: 0 B and no end")
     assert ends_soon(process), group(process)
 
 
@@ -214,7 +214,7 @@ NOISE = st.binary(max_size=200).filter(lambda noise: b"--envmgr:" not in noise)
 
 @given(NOISE, st.text(st.characters(blacklist_categories=["Cs"])), NOISE)
 def test_unwrap_finds_the_answer_in_any_noise(before: bytes, text: str, after: bytes) -> None:
-    assert unwrap(before + answer(text.encode()) + after, NONCE) == Answer("answered", text, "")
+    assert unwrap(before + answer(text.encode()) + after, NONCE) == ScriptAnswer("answered", text, "")
 
 
 @given(st.binary(max_size=300))
@@ -261,4 +261,4 @@ def test_unwrap_undoes_a_terminals_line_ends_and_keeps_the_scripts_own() -> None
     ],
 )
 def test_unwrap_says_what_is_wrong_in_one_line(output: bytes, reason: str) -> None:
-    assert unwrap(output, NONCE) == Answer("silent", "", reason)
+    assert unwrap(output, NONCE) == ScriptAnswer("silent", "", reason)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.page.model import Catalog, EntryChange, GpuCode, PackageChange, PageTest, Since
+from envmgr.page.model import EntryChange, GpuCode, PageGeneration, PagePackageChange, PageTest, Since
 from tests.helpers.page_scene import PageScene, rich
 
 
@@ -69,7 +69,7 @@ def test_since_and_news_go_on_where_earlier_generations_are_gone(scene: PageScen
     scene.keep(scene.contents(1, None, {"a/1": (old,)}, a_1=fields["one"]))
     second = scene.keep(scene.contents(2, 1, {"a/1": (new,), "b/1": (other,)}, a_1=fields["two"]))
     assert [(each.number, each.added, each.removed, each.changed) for each in second.news] == [
-        (2, ("b/1",), (), (EntryChange(entry="a/1", change="install", packages=(PackageChange(name="x", old="1", new="2"),)),)),
+        (2, ("b/1",), (), (EntryChange(entry="a/1", change="install", packages=(PagePackageChange(name="x", old="1", new="2"),)),)),
         (1, ("a/1",), (), ()),
     ]  # fmt: skip
     shutil.rmtree(scene.prefix.generation(1))  # by gc: the page of 2 still knows
@@ -121,4 +121,4 @@ def test_catalog_json_is_read_by_its_model_and_is_the_same_twice(scene: PageScen
     contents = rich(scene)
     first = scene.rendered(contents)
     assert first == scene.rendered(contents)
-    assert Catalog.model_validate_json(first["catalog.json"]) == scene.catalog(contents)[0]
+    assert PageGeneration.model_validate_json(first["catalog.json"]) == scene.catalog(contents)[0]

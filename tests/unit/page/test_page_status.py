@@ -6,7 +6,7 @@ from envmgr.catalog.fitness import NodeFacts, NodeNeeds, gpu_needs
 from envmgr.catalog.gpus import Gpu
 from envmgr.catalog.recipe_parts import Requires
 from envmgr.page.status import GroupVerdict, LastTest, Status, make_status
-from envmgr.store.node_facts import FleetFacts, Seen
+from envmgr.store.node_facts import FleetFacts, SeenNodes
 from envmgr.store.node_tests import NodeTests, SeenTest
 
 OLD = NodeFacts(
@@ -27,7 +27,10 @@ def status(fleet: FleetFacts | None, tests: NodeTests | None = None) -> Status:
 def test_verdicts_are_told_by_group_and_nodes_that_nobody_saw_as_such() -> None:
     fleet = FleetFacts(
         groups={"gpu": ("g1", "g2", "g3"), "cpu": ("c1",)},
-        seen=(Seen(nodes=("g1", "g2"), time=100.0, facts=OLD), Seen(nodes=("c1", "x9"), time=100.0, facts=PLAIN)),
+        seen=(
+            SeenNodes(nodes=("g1", "g2"), time=100.0, facts=OLD),
+            SeenNodes(nodes=("c1", "x9"), time=100.0, facts=PLAIN),
+        ),
     )
     found = status(fleet)
     unseen = GroupVerdict(group="gpu", nodes="g3", verdict="not seen", reason="no audit has looked at it", seen="")

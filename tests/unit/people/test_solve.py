@@ -10,7 +10,7 @@ import pytest
 from envmgr.errors import InputError
 from envmgr.modules.families import NO_FAMILIES
 from envmgr.modules.spec import EnvOp, ModuleSpec, applied
-from envmgr.people.base import Base, BasePackage, named_in
+from envmgr.people.base import BaseEntry, BasePackage, named_in
 from envmgr.people.lock import UserLock
 from envmgr.people.solve import Wish, may_break, solve
 from envmgr.report import SilentReporter
@@ -19,7 +19,7 @@ from envmgr.wheels.lockfile import LockedRow, LockedWheels
 from tests.helpers.evidence import site
 
 SPEC = ModuleSpec(name="sci", version="1", root="/p/store/sci/1-0", digest="0" * 64, description="", homepage="")
-BASE = Base(
+BASE = BaseEntry(
     entry="sci/1",
     number=1,
     spec=SPEC,

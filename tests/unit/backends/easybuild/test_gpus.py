@@ -24,7 +24,7 @@ from envmgr.catalog.fitness import NodeFacts
 from envmgr.catalog.gpus import Gpu, covers
 from envmgr.catalog.settings import site_line
 from envmgr.catalog.site import Site, Target, load_site
-from envmgr.store.node_facts import FleetFacts, Seen, facts_file
+from envmgr.store.node_facts import FleetFacts, SeenNodes, facts_file
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import canonical_json, sha256_bytes
 
@@ -192,7 +192,7 @@ def gpu(vendor: str, arch: str) -> NodeFacts:
 def audited(where: Site, **nodes: NodeFacts) -> None:
     path = facts_file(Prefix(where.prefix))
     path.parent.mkdir(parents=True, exist_ok=True)
-    seen = tuple(Seen(nodes=(node,), time=1.0, facts=facts) for node, facts in nodes.items())
+    seen = tuple(SeenNodes(nodes=(node,), time=1.0, facts=facts) for node, facts in nodes.items())
     path.write_text(FleetFacts(schema=1, seen=seen).model_dump_json(by_alias=True))
 
 

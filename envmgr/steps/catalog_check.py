@@ -24,8 +24,6 @@ from envmgr.steps.lock_checks import entry_faults, judge_all, why_failed
 from envmgr.wording import MOST_LINES, one_line, shortened
 
 _LONGEST = 1500  # characters of one finding
-
-
 _ORDER = "the first of `catalogs` in site.yaml that has an entry counts: remove the other one, or name it otherwise"
 
 

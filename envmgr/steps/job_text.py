@@ -21,8 +21,6 @@ _PYTHON = re.compile(r"(?:.*/)?python(?:3(?:\.[0-9]+)?)?")
 
 # Modules that start processes themselves. Source: the manuals of PyTorch, accelerate, DeepSpeed and mpi4py.
 _LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch", "accelerate.", "deepspeed", "mpi4py")
-
-
 _SHOWN = 80  # characters
 
 
@@ -136,8 +134,6 @@ _TEMPLATE = Path(__file__).with_name("job_text.sh.j2")
 
 # Lines that a user puts the own program into.
 _EXAMPLES = {"torchrun": "train.py", "mpi": "./program", "python": "program.py", "program": "./program"}
-
-
 _NOTE = "Your program instead of `{example}`; or `envmgr job ENTRY … -- COMMAND`"
 
 

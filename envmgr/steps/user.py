@@ -134,8 +134,6 @@ def change_environment(
 
 
 _ELSEWHERE = "`--at FOLDER` puts an environment elsewhere, such as on a scratch file system"
-
-
 _ASK = "ask the administrators of this cluster for"
 
 

@@ -169,14 +169,8 @@ class PrefixLook:
 
 
 _NEVER = "a generation never changes: find the cause"
-
-
 _GENERATION = f"{_NEVER}; `envmgr publish` publishes the same entries as a new generation"
-
-
 _OLD = f"{_NEVER}; for a rollback choose another one, until `envmgr gc` removes this one"
-
-
 _INSTALL = "an install never changes: find the cause"
 
 

@@ -34,8 +34,6 @@ from envmgr.verbs import DryRun, NodesOption, OutputOption, ViaOption, needs, op
 from envmgr.wording import counted
 
 _CHECKS = ("nodes", "contexts", "folders", "fitness")
-
-
 _PLAIN = re.compile(r"[^a-z0-9]")
 
 

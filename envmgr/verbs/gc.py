@@ -36,11 +36,7 @@ from envmgr.verbs import DryRun, needs, option
 from envmgr.wording import counted, shortened, size_text
 
 _ROWS = 200  # of `kept`
-
-
 _REASONS = 10  # of `kept_all`
-
-
 _NOTHING = "nothing is removed"
 
 

@@ -278,8 +278,6 @@ def _slurm_advice(states: Iterable[SlurmState], *, undo: bool) -> tuple[str, ...
 
 # State of TaskProlog on nodes -> what the administrator does there.
 _SLURM_UNDO = {"named": f"take `{SLURM_LINE}` out of {{value}} on {{nodes}}, then `scontrol reconfigure`"}
-
-
 _SLURM = {
     "unset": (
         f"when every node has the files, put `{SLURM_LINE}` into {{value}} on {{nodes}}, then `scontrol reconfigure`"

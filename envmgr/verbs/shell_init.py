@@ -20,8 +20,6 @@ from envmgr.system.shelltext import assign, quote, script_text
 from envmgr.verbs import argument, needs
 
 SHELLS = ("bash", "zsh", "sh", "csh", "tcsh", "fish")
-
-
 _OF_CSH = ("csh", "tcsh")
 
 

@@ -20,17 +20,9 @@ from envmgr.wording import and_more, counted, one_line
 # As modulefiles/usage_note.lua writes it: entry, generation, job, the entry that loaded it, day, node. Journals and syslogs
 # write the tag in ways of their own; in `journalctl -o cat` there is none.
 _BEGIN = rb"(?:^|\benvmgr\b.{0,20} )load "
-
-
 _LOAD = re.compile(_BEGIN + rb"1 (\S+) \d+ (\d+|-) (\S+) (\d{4}-\d\d-\d\d) \S+\s*$")
-
-
 _SAID = re.compile(_BEGIN + rb"\d")
-
-
 _LONGEST = 8192  # bytes of a line; what a longer one has after them is no load
-
-
 _HINT = "`journalctl -t envmgr | envmgr usage`, or the file that your syslog writes: `envmgr usage FILE`"
 
 

@@ -199,7 +199,7 @@ def test_metadata_of_a_wheel_is_read_up_to_a_size(tmp_path: Path) -> None:
     house = Wheelhouse(tmp_path)
     bomb = house.wheel("bomb", files={"bomb-1.0.dist-info/x": ""}, requires=["x" * 1000] * 20_000)
     with pytest.raises(ValueError, match=f"larger than {metadata._LARGEST} bytes"):
-        metadata._from_wheel(bomb)
+        metadata.metadata_in(bomb)
 
 
 @pytest.mark.parametrize("fault", ["data", "password", "method", "size"])

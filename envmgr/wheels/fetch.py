@@ -19,8 +19,8 @@ from envmgr.errors import EnvmgrError
 from envmgr.store.prefix import Prefix
 from envmgr.system.child import Failure
 from envmgr.system.run import Runner
-from envmgr.wheels.index import IndexPlace, ListedFile, is_file_of, look
-from envmgr.wheels.lockfile import LockedRow, file_of
+from envmgr.wheels.index import IndexPlace, ListedFile, look
+from envmgr.wheels.lockfile import LockedRow, file_of, is_file_of
 from envmgr.wheels.resolve import index_places, unhashed
 from envmgr.wheels.settings import wheel_cache
 

@@ -21,7 +21,7 @@ from envmgr.downloads.web import Page, read_page
 from envmgr.errors import InputError
 from envmgr.system.run import Runner
 from envmgr.system.untrusted_files import ANYWHERE, Kind, digest_of, parse_json
-from envmgr.wheels.lockfile import LockedRow, file_of
+from envmgr.wheels.lockfile import LockedRow, file_of, is_file_of
 
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _AT_ONCE = 8
@@ -110,19 +110,6 @@ def look(
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return dict(zip(names, pool.map(one, names), strict=True))
-
-
-def is_file_of(row: LockedRow, file: str) -> bool:
-    """Return whether a file has the name of a wheel, or of a source, of the package and version."""
-    from packaging.utils import parse_sdist_filename, parse_wheel_filename  # slow to import
-    from packaging.version import Version
-
-    read = parse_wheel_filename if file.endswith(".whl") else parse_sdist_filename
-    try:
-        name, version = read(file)[:2]
-        return name == row.name and version == Version(row.version)
-    except ValueError:  # each error of packaging is one
-        return False
 
 
 def _in_folder(folder: Path, row: LockedRow) -> Iterator[ListedFile]:

@@ -13,8 +13,7 @@ from envmgr.report import Reporter
 from envmgr.store.prefix import Install
 from envmgr.system.run import Runner
 from envmgr.wheels.fetch import wheel_failure
-from envmgr.wheels.index import is_file_of
-from envmgr.wheels.lockfile import LockedRow
+from envmgr.wheels.lockfile import LockedRow, is_file_of
 from envmgr.wheels.settings import wheel_cache
 from envmgr.wheels.target import target_tags
 

@@ -152,6 +152,19 @@ def file_of(url: str) -> str:
     return unquote(urlsplit(url).path).rpartition("/")[2]
 
 
+def is_file_of(row: LockedRow, file: str) -> bool:
+    """Return whether a file has the name of a wheel, or of a source, of the package and version."""
+    from packaging.utils import parse_sdist_filename, parse_wheel_filename  # slow to import
+    from packaging.version import Version
+
+    read = parse_wheel_filename if file.endswith(".whl") else parse_sdist_filename
+    try:
+        name, version = read(file)[:2]
+        return name == row.name and version == Version(row.version)
+    except ValueError:  # each error of packaging is one
+        return False
+
+
 _AGAIN = "lock again instead of editing it"
 
 

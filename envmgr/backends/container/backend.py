@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.container.input import ContainerInput, ContainerSettings
@@ -16,12 +16,14 @@ from envmgr.catalog.locks import read_lock_file, recipe_digest, require_answer
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import Site, Target
-from envmgr.downloads.fetch import DownloadSet
 from envmgr.report import Reporter
 from envmgr.store.parts import Part
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
 from envmgr.wording import one_line
+
+if TYPE_CHECKING:
+    from envmgr.downloads.fetch import DownloadSet
 
 _UNPACKED = 3  # an image, unpacked, of its layers
 

@@ -35,14 +35,14 @@ from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.settings import SiteFact
 from envmgr.catalog.site import Site, Target, read_target
-from envmgr.downloads.fetch import DownloadSet
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.system.run import Runner
 from envmgr.system.safe_paths import remove_below
 
-if TYPE_CHECKING:  # only a build as a Slurm job needs it
+if TYPE_CHECKING:
+    from envmgr.downloads.fetch import DownloadSet
     from envmgr.nodes.jobs import JobOptions
 
 _UNFILED = (

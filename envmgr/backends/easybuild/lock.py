@@ -16,8 +16,7 @@ from envmgr.backends.easybuild.settings import SETTINGS, AmdCapabilities, CudaCa
 from envmgr.catalog.locks import read_lock_file
 from envmgr.system.models import FrozenModel
 from envmgr.system.yamlfile import dump_yaml
-from envmgr.wheels.index import is_file_of
-from envmgr.wheels.lockfile import LockedRow
+from envmgr.wheels.lockfile import LockedRow, is_file_of
 
 LOCK_NAME = "easybuild-lock.yml"
 _FORMAT = 1  # the lock's `version`

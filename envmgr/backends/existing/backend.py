@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult
 from envmgr.backends.existing.environment import take_environment
@@ -19,7 +20,6 @@ from envmgr.catalog.locks import read_lock_file, recipe_digest, require_answer
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import Site, Target
-from envmgr.downloads.fetch import DownloadSet
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.store.build_folders import staged_install
@@ -30,6 +30,9 @@ from envmgr.store.tree import tree_digest
 from envmgr.system.files import sha256_bytes
 from envmgr.system.run import Runner
 from envmgr.system.yamlfile import dump_yaml
+
+if TYPE_CHECKING:
+    from envmgr.downloads.fetch import DownloadSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -26,7 +26,6 @@ from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.settings import backend_settings
 from envmgr.catalog.site import Site, Target
-from envmgr.downloads.fetch import DownloadSet
 from envmgr.downloads.sources import source_set
 from envmgr.errors import InputError
 from envmgr.report import Reporter
@@ -41,6 +40,9 @@ from envmgr.system.untrusted_files import LOCK, read_file_text
 from envmgr.system.users import runs_for_root
 from envmgr.system.yamlfile import dump_yaml, parse_yaml
 from envmgr.wording import one_line
+
+if TYPE_CHECKING:
+    from envmgr.downloads.fetch import DownloadSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.wheels.input import (
@@ -27,20 +27,20 @@ from envmgr.catalog.names import Entry, catalog_of
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.settings import SiteFact
 from envmgr.catalog.site import Site, Target
-from envmgr.downloads.fetch import DownloadSet
 from envmgr.errors import EnvmgrError
-from envmgr.nodes.jobs import JobOptions
 from envmgr.report import Reporter
-from envmgr.store.parts import Part
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
 from envmgr.system.untrusted_files import BESIDE, LOCK, copy_files, read_bytes
-from envmgr.wheels.fetch import wheel_files
 from envmgr.wheels.lock_checks import require_asked_urls, unmet_requirements
 from envmgr.wheels.lockfile import WHEEL_UNPACKED, WHEELS_LOCK, LockedWheels, read_wheels
-from envmgr.wheels.parts import wheel_parts
 from envmgr.wheels.settings import WheelsSettings, explain_indexes, indexes_of, wheel_cache
 from envmgr.wheels.target import cuda_majors, cuda_of_wheels, glibc_of, newer_than_cuda
+
+if TYPE_CHECKING:
+    from envmgr.downloads.fetch import DownloadSet
+    from envmgr.nodes.jobs import JobOptions
+    from envmgr.store.parts import Part
 
 # 1: a prefix of links over the base's Python, wheels unpacked by installer 1.1, compiled, marked, read-only.
 _LAYOUT = 1
@@ -86,6 +86,8 @@ class LoadedWheelsLock(LoadedLock):
         return {**found, **wheels_lock_texts(self.content)}
 
     def downloads(self, site: Site) -> Sequence[DownloadSet]:
+        from envmgr.wheels.fetch import wheel_files  # slow to load, and only needed where files are fetched
+
         return (wheel_files(self.content.rows, self.wanted.indexes, str(self.entry), site),)
 
     def build(self, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Built:
@@ -211,6 +213,8 @@ class WheelsBackend(Backend):
         )
 
     def parts(self, provenance: Mapping[str, Any], texts: Mapping[str, str]) -> Iterable[Part]:  # noqa: ARG002 - the lock says all
+        from envmgr.wheels.parts import wheel_parts
+
         return wheel_parts(read_wheels(texts[WHEELS_LOCK], WHEELS_LOCK)[0].rows)
 
     def channels(self, recipe: Recipe, site: Site) -> Collection[str]:

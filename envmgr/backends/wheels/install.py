@@ -28,10 +28,9 @@ from envmgr.store.prefix import Item
 from envmgr.system.run import Runner
 from envmgr.system.sandbox import PLACE
 from envmgr.system.untrusted_files import Kind, digest_of
-from envmgr.wheels.index import is_file_of
 from envmgr.wheels.install import install_wheels, require_wheels
 from envmgr.wheels.lock_checks import unmet_requirements
-from envmgr.wheels.lockfile import LockedRow, LockedWheels
+from envmgr.wheels.lockfile import LockedRow, LockedWheels, is_file_of
 from envmgr.wheels.metadata import metadata_in
 from envmgr.wheels.settings import wheel_cache
 

@@ -160,7 +160,7 @@ def one_byte_flipped(path: Path) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def catalog(scene: Audited, derived: Derived, refused: str) -> Path:  # noqa: ARG001 - the site without a mirror comes first
+def catalog(scene: Audited, derived: Derived, refused: str) -> Path:
     """The entry's folder on the login node: a copy of the shipped recipe, the derived lock in place of the shipped one.
 
     The site names the mirror, as the error said that was told without it.

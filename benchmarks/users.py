@@ -143,7 +143,7 @@ def _creates_small(box: Sandbox, runs: int) -> list[Claim]:
             return _uv_installs(box, made, "--compile-bytecode", *SMALL, cache=cache)
 
         ours(), theirs()
-        return [Ratio(name, alternate(ours, theirs, runs), 1.5)]
+        return [Ratio(name, alternate(ours, theirs, runs), 3, goal=1.5)]
 
 
 def _loads(box: Sandbox, runs: int) -> list[Claim]:

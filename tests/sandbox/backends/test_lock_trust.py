@@ -79,7 +79,7 @@ def test_package_of_a_place_that_is_none_of_the_recipes_is_refused(sandbox: Sand
     (folder / SIDECAR).unlink()  # the lock stands for itself
     for evil in ("https://evil.example/standin", f"{place}/../evil", f"{place}.evil"):
         lock.write_text(text.replace(url, url.replace(place, evil)))
-        for verb in (("build",), ("fetch",), ("lock", "--check"), ("check")):
+        for verb in (("build",), ("fetch",), ("lock", "--check"), ("check",)):
             done = sandbox.run(*verb, "hello/1.0")
             assert done.code in (1, 2), (verb, evil)
             assert "hello-prefix comes from no channel or index that is allowed" in done.stdout + done.stderr

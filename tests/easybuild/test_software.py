@@ -288,8 +288,6 @@ def test_conda_environment_by_easybuild_is_a_python_whatever_its_name(workshop: 
         sanity_check_paths={"files": ["bin/python"], "dirs": []},
     )
     workshop.locked("qiime/1.0", "qiime-1.0.eb")
-    lock = yaml.safe_load((workshop.root / "recipes/qiime/1.0/easybuild-lock.yml").read_text())
-    assert [(item["name"], item.get("python")) for item in lock["items"]] == [("Miniforge3", None), ("qiime", True)]
     workshop.ok("build", "qiime/1.0")
     (mark,) = workshop.prefix.glob("store/*/*/lib/*/EXTERNALLY-MANAGED")
     assert mark.relative_to(workshop.prefix).parts[1] == "qiime"

@@ -48,13 +48,15 @@ class CatalogCheck:
 
 @dataclass(slots=True)
 class _Check:
-    """A check of `entries`: what could be read of them, what their recipes accept, and how many names were `missed`."""
+    """A check of `entries`: what could be read of them, what their recipes accept, and how many names were `missed`. A lock that
+    cannot be read is None.
+    """
 
     ctx: Context
     catalog: Catalog
     entries: Sequence[CatalogEntry]
     recipes: dict[str, Recipe] = field(default_factory=dict)
-    locks: dict[str, LoadedLock] = field(default_factory=dict)
+    locks: dict[str, LoadedLock | None] = field(default_factory=dict)
     accepted: list[Accepted] = field(default_factory=list)
     missed: int = 0
 
@@ -155,6 +157,7 @@ def _check_lock(
 ) -> list[Finding]:
     """Return the findings on the lock. With faults of the recipe that are `known`, nobody can say what it accepts."""
     findings: list[Finding] = []
+    check.locks[str(found.entry)] = None
     try:
         lock = check.locks[str(found.entry)] = backend.load_lock(found.entry, recipe, found.folder, check.ctx.site)
         if known:
@@ -265,9 +268,11 @@ def _check_families(check: _Check) -> list[Finding]:
             recipe = check.recipes.get(name) or each.recipe()
             members[name] = Member(recipe.families, False, recipe.depends)
             waiting += recipe.depends
-            backend = get_backend(recipe.backend)
-            lock = check.locks.get(name) or backend.load_lock(each.entry, recipe, each.folder, check.ctx.site)
-            members[name] = Member(recipe.families, _brings_python(check.ctx, lock), recipe.depends)
+            if name not in check.locks:
+                backend = get_backend(recipe.backend)
+                check.locks[name] = backend.load_lock(each.entry, recipe, each.folder, check.ctx.site)
+            if (lock := check.locks[name]) is not None:
+                members[name] = Member(recipe.families, _brings_python(check.ctx, lock), recipe.depends)
     for name in too_many_below({name: member.depends for name, member in members.items()}):
         del members[name]
     places = {str(each.entry): str(each.recipe_path) for each in check.entries}

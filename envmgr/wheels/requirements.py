@@ -114,6 +114,9 @@ def read_requirement(row: str) -> Requirement:
             f"`{shown}` names a folder of another machine, as `pip freeze` does for conda's packages: write "
             f"`{folder[1]}==VERSION`, or name {folder[1]} in `specs` of a conda recipe"
         )
+    if not wheel and " --hash" in row:
+        reason = "a recipe has no hashes, its lock has one of each file"
+        raise ValueError(f"`{shown}`: {reason}; `envmgr import FILE --as NAME/VERSION` keeps those of a file")
     if not wheel and _PLACE.match(row):
         raise _names_place(shown)
     if not wheel and "#" in row:

@@ -51,7 +51,7 @@ def test_requirement_is_written_again(row: str, written: str) -> None:
         ("-e git+https://evil/six@00#egg=six", "a checkout or a folder has no sha256"),
         ("git+https://evil/six", "names a place"),
         ("./six", "names a place"),
-        ("six --hash=sha256:00", "is no requirement"),
+        ("six --hash=sha256:00", "`envmgr import FILE --as NAME/VERSION` keeps those of a file"),
         ("six; " + "(" * 2_000, "2000 characters"),
         ("six; " + "(" * 1_000 + "os_name=='x'" + ")" * 900, "30 brackets"),
         ("six" + ",".join("!=1" for _ in range(100_000)), "2000 characters"),

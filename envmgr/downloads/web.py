@@ -20,7 +20,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.error import HTTPError
 from urllib.parse import unquote, urljoin, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.system.untrusted_files import ANYWHERE, Kind, read_bytes
@@ -104,6 +103,8 @@ def open_url(url: str, *, headers: Headers = None, secrets: Headers = None, stal
 
 def _ask(url: str, headers: Mapping[str, str], stall: float) -> HttpAnswer:
     """Return the answer of this URL itself, also if that is a redirect."""
+    from urllib.request import getproxies, proxy_bypass
+
     import urllib3
 
     parts = urlsplit(url)

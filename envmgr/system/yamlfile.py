@@ -29,10 +29,29 @@ _MOST_PLACED = 500  # faults whose line is looked for
 _MERGE = "tag:yaml.org,2002:merge"
 
 
+_TEXT = "tag:yaml.org,2002:str"
+
+
 class _UniqueKeys(CSafeLoader):
     """A loader that reports equal keys. PyYAML silently keeps the last one, and two `tests:` in a recipe are a
     mistake.
     """
+
+    def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
+        """Return a node's tag, as PyYAML does: nearly all values are texts, and it asks four tables for each."""
+        if kind is yaml.ScalarNode and value and not (implicit[0] and value[0] in self.yaml_implicit_resolvers):
+            return _TEXT
+        return super().resolve(kind, value, implicit)  # type: ignore[no-untyped-call]
+
+
+def _value(loader: Any, node: yaml.Node) -> Any:
+    if type(node) is yaml.ScalarNode and node.tag == _TEXT:
+        return node.value
+    return loader.construct_object(node, deep=True)
+
+
+def _sequence(loader: Any, node: yaml.SequenceNode) -> list[Any]:
+    return [_value(loader, each) for each in node.value]
 
 
 def _mapping(loader: Any, node: yaml.MappingNode) -> dict[Any, Any]:
@@ -40,7 +59,7 @@ def _mapping(loader: Any, node: yaml.MappingNode) -> dict[Any, Any]:
     merges = False
     for key_node, value_node in node.value:
         merges = merges or key_node.tag == _MERGE
-        key = "<<" if key_node.tag == _MERGE else loader.construct_object(key_node, deep=True)
+        key = "<<" if key_node.tag == _MERGE else _value(loader, key_node)
         if not isinstance(key, Hashable):
             fault = "a list or mapping cannot be a key"
             raise yaml.constructor.ConstructorError(None, None, fault, key_node.start_mark)
@@ -48,7 +67,7 @@ def _mapping(loader: Any, node: yaml.MappingNode) -> dict[Any, Any]:
             raise yaml.constructor.ConstructorError(
                 None, None, f"the key `{one_line(key, 60)}` is given twice", key_node.start_mark
             )
-        found[key] = loader.construct_object(value_node, deep=True)
+        found[key] = _value(loader, value_node)
     if not merges:
         return found
     # After the search for equal keys: a mapping may override keys that it merges with `<<`.
@@ -65,13 +84,14 @@ def _told(construct: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def constructor(loader: Any, node: yaml.Node) -> Any:
         with suppress(ValueError, KeyError, AttributeError, OverflowError):
             return construct(loader, node)
-        kind, shown = node.tag.rpartition(":")[2], one_line(str(node.value)[:60])
+        kind, shown = node.tag.rpartition(":")[2], one_line(node.value[:60]) if isinstance(node.value, str) else "{…}"
         raise yaml.constructor.ConstructorError(None, None, f"`{shown}` is no {kind}", node.start_mark)
 
     return constructor
 
 
-_UniqueKeys.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+_UniqueKeys.add_constructor("tag:yaml.org,2002:map", _told(_mapping))
+_UniqueKeys.add_constructor("tag:yaml.org,2002:seq", _told(_sequence))
 for _kind in ("bool", "int", "float", "timestamp"):
     _UniqueKeys.add_constructor(f"tag:yaml.org,2002:{_kind}", _told(getattr(CSafeLoader, f"construct_yaml_{_kind}")))
 

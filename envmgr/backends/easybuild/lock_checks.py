@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from envmgr.backends.easybuild.easyconfigs import changed_since
 from envmgr.backends.easybuild.lock import (
@@ -33,7 +32,7 @@ _MAJOR = re.compile(r"([0-9]{1,3})(\.|$)")
 _ANACONDA = "anaconda-terms"
 _ANACONDA_NAMES = re.compile(r"(ana|mini)conda[0-9]*", re.IGNORECASE)
 _ANACONDA_FILES = re.compile(r"(ana|mini)conda[0-9]*-.*\.sh", re.IGNORECASE)
-_ANACONDA_HOSTS = ("repo.anaconda.com", "repo.continuum.io")
+_ANACONDA_URL = re.compile(r"\w+://([^/]*@)?repo\.(anaconda\.com|continuum\.io)[:/]", re.IGNORECASE)
 # Under an agreement of NVIDIA's, whether or not an easyblock asks for it. Source: docs.nvidia.com, the page of each.
 _NVIDIA = frozenset({"cuda", "cudnn", "cusparselt", "cutensor", "tensorrt"})
 
@@ -135,5 +134,4 @@ def _words(item: LockedItem) -> Iterator[str]:
 
 
 def _from_anaconda(name: str, urls: tuple[str, ...]) -> bool:
-    hosts = ((urlsplit(url).hostname or "").lower() for url in urls)
-    return _ANACONDA_FILES.fullmatch(name) is not None or any(host in _ANACONDA_HOSTS for host in hosts)
+    return _ANACONDA_FILES.fullmatch(name) is not None or any(map(_ANACONDA_URL.match, urls))

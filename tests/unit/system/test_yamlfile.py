@@ -85,6 +85,8 @@ def test_parse_yaml_tells_line_and_column_and_what_pyyaml_says(text: str, place:
     [
         ("when: 2024-13-45\n", "f.yaml:1:7: `2024-13-45` is no timestamp"),
         ("a:\n- b: !!int x\n", "f.yaml:2:6: `x` is no int"),
+        ("a: !!map foo\n", "f.yaml:1:4: `foo` is no map"),
+        ("a: !!seq {b: 1}\n", "f.yaml:1:4: `{…}` is no seq"),
         ("a: 2001-12-14t21:59:43-99:00\n", "f.yaml:1:4: `2001-12-14t21:59:43-99:00` is no timestamp"),
         ("a: " + "9" * 5000, f"f.yaml:1:4: `{'9' * 60}` is no int"),
         ("? [1, 2]\n: x\n", "f.yaml:1:3: a list or mapping cannot be a key"),

@@ -12,7 +12,8 @@ from envmgr.errors import EnvmgrError
 from envmgr.publish.plan import state_of
 from envmgr.publish.records import GenerationRecord, read_current
 from envmgr.steps import Context
-from envmgr.steps.resolved import EntryBuild, plan_for, resolve_entry
+from envmgr.steps.plan import plan_for
+from envmgr.steps.resolved import EntryBuild, resolve_entry
 from envmgr.store.away import why_not_mounted
 
 _MODULE_ALONE = "a publish writes its module again, on the same install"

@@ -10,7 +10,8 @@ from envmgr.catalog.site import read_target
 from envmgr.errors import EnvmgrError
 from envmgr.publish.records import GenerationRecord, read_current
 from envmgr.steps import Context
-from envmgr.steps.resolved import EntryBuild, plan_for, resolve_entry
+from envmgr.steps.plan import plan_for
+from envmgr.steps.resolved import EntryBuild, resolve_entry
 
 _FIELD = "upgrade"
 

@@ -18,8 +18,9 @@ from envmgr.report import Lines, Result
 from envmgr.smoke import SmokeOutcome, outcome_lines
 from envmgr.steps import Context
 from envmgr.steps.lock_checks import Losses
+from envmgr.steps.plan import plan_for
 from envmgr.steps.plan_text import job_lines, nothing_lines, plan_lines, published_lines, untested_lines
-from envmgr.steps.resolved import EntryBuild, plan_for, resolve_all, resolve_named
+from envmgr.steps.resolved import EntryBuild, resolve_all, resolve_named
 from envmgr.verbs import (
     AccountOption,
     All,

@@ -15,9 +15,10 @@ from envmgr.publish.records import BUILD, read_specs
 from envmgr.report import Lines, Result
 from envmgr.smoke import SmokeOutcome, outcome_lines
 from envmgr.steps import Context, logged, published_record, require_published
+from envmgr.steps.plan import plan_for
 from envmgr.steps.plan_text import nothing_lines, plan_lines, published_lines
 from envmgr.steps.publish import look_at_generation, publish_wanted
-from envmgr.steps.resolved import EntryBuild, plan_for, resolve_entry, resolve_named
+from envmgr.steps.resolved import EntryBuild, resolve_entry, resolve_named
 from envmgr.store.manifest import read_facts
 from envmgr.verbs import Candidate, DryRun, SomeEntries, needs, option
 

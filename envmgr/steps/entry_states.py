@@ -51,7 +51,7 @@ def entry_states(ctx: Context, entries: Sequence[CatalogEntry], current: Generat
         except EnvmgrError as error:
             loaded[str(found.entry)] = error
     published = [w for name, w in loaded.items() if isinstance(w, EntryBuild) and current and name in current.entries]
-    plan, _ = plan_for(ctx, published)
+    plan = plan_for(ctx, published)
     outdated = {str(s.planned.entry) for s in plan.steps if s.publish != "unchanged"}
     rewritten = {str(s.planned.entry) for s in plan.steps if s.publish == "module" and s.build == "reuse"}
     states = [_state(found, loaded[str(found.entry)], current, outdated) for found in entries]

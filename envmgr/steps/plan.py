@@ -30,22 +30,14 @@ def _facts_of_unpublished(item: EntryBuild) -> InstallFacts:
         raise
 
 
-def plan_for(
-    ctx: Context, wanted: Sequence[EntryBuild], *, everything: bool = False
-) -> tuple[BuildPlan, records.GenerationRecord | None]:
-    """Compare the wanted entries with the store and `current`; it reads, and changes nothing. They are `everything`
-    that could be published.
-    """
+def plan_for(ctx: Context, wanted: Sequence[EntryBuild]) -> BuildPlan:
+    """Compare the wanted entries with the store and `current`; it reads, and changes nothing."""
     policies = ModulePolicies.from_site(ctx.site)
     templates = shipped("modulefiles")
     current = records.read_current(ctx.prefix)
     # With generations left, a lost `current` is damage; without any, this is a first publish again.
     if current is None and records.can_go_back(ctx.prefix):
-        from envmgr.publish.flips import told_records
-        from envmgr.publish.verify import newest_whole
-
-        if not everything or newest_whole(ctx.prefix, told_records(ctx.prefix), None) is not None:
-            require_current_if_ever(ctx)
+        require_current_if_ever(ctx)
     specs = records.read_specs(ctx.prefix, current.number) if current else {}
     digest = templates_digest(templates)
 
@@ -63,4 +55,4 @@ def plan_for(
     families = find_families(members | {name: member_of(spec) for name, spec in modules.items()})
     prints = {name: fingerprint(spec, policies, digest, families[name]) for name, spec in modules.items()}
     planned = [item.planned(prints.get(str(item.entry))) for item in wanted]
-    return make_plan(planned, current, render_digest(digest, policies)), current
+    return make_plan(planned, current, render_digest(digest, policies))

@@ -43,7 +43,7 @@ def published_items(ctx: Context, current: GenerationRecord) -> Iterator[EntryBu
 
 
 def _modules(ctx: Context, current: GenerationRecord, entries: Sequence[EntryBuild]) -> Iterator[SiteFact]:
-    plan, _ = plan_for(ctx, entries)
+    plan = plan_for(ctx, entries)
     if plan.rerender:
         count = len(current.entries)
         modules = "its module" if count == 1 else f"all {count} modules"

@@ -149,7 +149,7 @@ def build(
         raise InputError("nothing-named", "name at least one entry, or --all", hint="`envmgr list` shows what there is")
     for item in wanted:
         item.install.check_length()
-    plan, _ = plan_for(ctx, wanted)
+    plan = plan_for(ctx, wanted)
     said = _pass_gate(ctx, wanted, plan, gate)
     changed = {s.planned.entry for s in (*plan.to_build, *plan.to_publish)}
     untested = tuple(str(item.entry) for item in wanted if item.entry in changed and not item.recipe.tests)

@@ -81,7 +81,7 @@ def publish(
     # What is to go is often still in the catalog.
     found = resolve_named(ctx, names) if names else () if gone else _built(ctx)
     wanted = [each for each in found if str(each.entry) not in gone]
-    plan, _ = plan_for(ctx, wanted)
+    plan = plan_for(ctx, wanted)
     anew = not (names or gone) and _is_damaged(ctx, plan.current)
     plan = replace(plan, rerender=plan.rerender or anew)
     missing = [str(s.planned.entry) for s in plan.to_build]

@@ -54,9 +54,7 @@ else:
 
 @pytest.fixture
 def scene(sandbox: Sandbox) -> WheelBox:
-    made = make_wheel_box(sandbox)
-    made.house.add(*builders())
-    return made
+    return make_wheel_box(sandbox, *builders())
 
 
 def built_with(scene: WheelBox, name: str) -> dict[str, str]:

@@ -124,7 +124,6 @@ def test_operations_come_in_the_order_in_which_they_must_happen() -> None:
     ("name", "value", "context"),
     [
         ("V", "a\nrm -rf x", "'a\\nrm -rf x': it holds \\n: neither shells nor people get it as it is"),
-        ("V", "a\0\nb", "'a\\x00\\nb': it holds \\x00: neither shells nor people get it as it is"),
         ("V;rm", "a", "that is not a variable name"),
         ("", "a", "that is not a variable name"),
     ],

@@ -70,10 +70,10 @@ def shortened(lines: Sequence[str], most: int = MOST_LINES) -> list[str]:
     return [*lines[:most], f"and {more} more"] if more > 0 else [*lines]
 
 
-def and_more(items: Sequence[str], most: int, separator: str = ", ") -> str:
+def and_more(items: Sequence[str], most: int) -> str:
     """Return `a, b and 3 more`: the first `most` items in one line."""
     more = len(items) - most
-    shown = separator.join(items[:most])
+    shown = ", ".join(items[:most])
     return f"{shown} and {more} more" if more > 0 else shown
 
 

@@ -51,7 +51,7 @@ class LockResult:
 
     `files` maps file name -> text for the recipe's folder, `packages` maps name -> `version build`. `facts`, together
     with those of the entries `below`, are judged before any file is written. With `problems`, which a person has to
-    decide, none is.
+    decide, none is. `optional` are patterns of files that not every lock has: those of an earlier one are removed.
     """
 
     files: Mapping[str, str]
@@ -60,6 +60,7 @@ class LockResult:
     facts: LockFacts = field(default_factory=_no_facts)
     below: tuple[LoadedEntry, ...] = ()
     problems: tuple[EnvmgrError, ...] = ()
+    optional: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

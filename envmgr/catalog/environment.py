@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import string
 from collections.abc import Iterator
 
 from pydantic import field_validator, model_validator
 
-from envmgr.catalog.shell_rules import COMMANDS, fault_in_csh, fault_in_value, fault_in_variable
+from envmgr.catalog.shell_rules import COMMANDS, VARIABLE, fault_in_csh, fault_in_value, fault_in_variable
 from envmgr.system.models import FrozenModel, refuse
 from envmgr.wording import LINES, first_unseen
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What a value may name: known when the module is made, or only where it is loaded.
 BUILD_NAMES, LOAD_NAMES = frozenset({"root", "name", "version"}), frozenset({"HOME", "USER"})
 
@@ -67,26 +65,17 @@ class Environment(FrozenModel):
     functions: dict[str, ShellText] = {}
     on_unload: ShellText | None = None
 
-    @field_validator("functions")
-    @classmethod
-    def _functions(cls, functions: dict[str, ShellText]) -> dict[str, ShellText]:
-        refuse(cls._function_faults(functions))
-        return functions
+    @model_validator(mode="after")
+    def _check(self) -> Environment:
+        refuse(self._faults())
+        return self
 
-    @staticmethod
-    def _function_faults(functions: dict[str, ShellText]) -> Iterator[str]:
-        for name, text in functions.items():
-            if not _VARIABLE.fullmatch(name) or name in COMMANDS:
+    def _faults(self) -> Iterator[str]:
+        for name, text in self.functions.items():
+            if not VARIABLE.fullmatch(name) or name in COMMANDS:
                 yield f"`{name}` cannot be the name of a function"
             if "'" in text.csh:
                 yield f"`csh` of {name} cannot hold `'`: Lmod makes an alias of it, between such quotes"
-
-    @model_validator(mode="after")
-    def _check(self) -> Environment:
-        refuse(self._variable_faults())
-        return self
-
-    def _variable_faults(self) -> Iterator[str]:
         both = {*self.set, *self.set_default, *self.prepend, *self.append} & {*self.functions}
         yield from (f"{each} cannot be a variable and a function: Lmod keeps one thing of a name" for each in both)
         for values in (self.set, self.set_default):
@@ -98,14 +87,11 @@ class Environment(FrozenModel):
 
 
 def _variable_faults(variable: str, values: tuple[str, ...], *, as_list: bool) -> Iterator[str]:
-    if not _VARIABLE.fullmatch(variable):
+    if not VARIABLE.fullmatch(variable):
         yield f"`{variable}` is not a variable name"
     elif fault := fault_in_variable(variable, as_list=as_list):
         yield f"{variable} must not be set by a module: {fault}"
     for value in values:
-        if any(c in value for c in "\n\r\0"):
-            yield "a variable's value cannot hold a line break: Lmod hands it to the shell as it is"
-            continue
         template = string.Template(value)
         if not template.is_valid() or (unknown := {*template.get_identifiers()} - BUILD_NAMES - LOAD_NAMES):
             known = "`${root}`, `${name}`, `${version}`, `${HOME}`, `${USER}` can be used, `$$` is a dollar"

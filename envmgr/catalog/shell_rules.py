@@ -8,6 +8,8 @@ tool made. Everything else is for the eyes of reviewers: the package's own progr
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from pathlib import PurePath
 
 from envmgr.wording import first_unseen, number_of
 
@@ -35,10 +37,24 @@ _REACHES = re.compile(
     re.VERBOSE | re.ASCII,
 )
 _TELLS = re.compile(r"HOME|USER|LOGNAME|SHELL|PWD|OLDPWD|TMPDIR|UID|EUID|PPID|SHLVL|_", re.ASCII)
+_LIBRARIES = frozenset({"LD_LIBRARY_PATH", "PYTHONPATH"})
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def fault_in_variable(name: str, *, as_list: bool) -> str:
-    """Return why no module may change the variable; empty if one may. `as_list`: only by adding elements to it."""
+def lies_in(folder: str, own: Sequence[object]) -> bool:
+    """Return whether the folder is one of the `own` ones or below one, as names say."""
+    path = PurePath(folder)
+    return ".." not in path.parts and any(path.is_relative_to(str(each)) for each in own)
+
+
+def fault_in_variable(name: str, *, as_list: bool, added: Sequence[str] = (), own: Sequence[object] = ()) -> str:
+    """Return why no module may change the variable; empty if one may. `as_list`: only by adding elements to it.
+
+    Software that is not linked to its own libraries may add its `own` folders to the lists of libraries.
+    """
+    if name in _LIBRARIES and as_list and own:
+        sound = added and all(lies_in(each, own) for each in added)
+        return "" if sound else "it reaches into other programs, and may get only folders of the software itself"
     if _REACHES.fullmatch(name):
         return "it reaches into other programs"
     if _TELLS.fullmatch(name):

@@ -5,7 +5,7 @@ compared.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -68,7 +68,7 @@ def capture_changes(shell: Shell) -> tuple[EnvOp, ...]:
 
     Raises:
         EnvmgrError: `activation-failed`, a step ends the shell, hangs, gives up or cannot be parsed;
-            `activation-defines-function`, also for aliases; `activation-changes-shell`, directory, umask, processes;
+            `activation-changes-shell`, functions, aliases, directory, umask, processes;
             `activation-forbidden`, it changes a variable that no entry may touch;
             `activation-unclear`, its effect cannot be expressed as operations on variables.
         Interrupted: the runner was cancelled.
@@ -85,23 +85,28 @@ def capture_changes(shell: Shell) -> tuple[EnvOp, ...]:
     return _Capture(shell, plain, again, full, work_names(texts)).operations()
 
 
-def forbidden_changes(trace: Trace) -> list[str]:
-    """Return the changed variables that no module may change. An empty value for an unset variable (`export X="$X"`) is
-    no change.
+def forbidden_changes(trace: Trace, own: Sequence[object] = ()) -> dict[str, str]:
+    """Map the changed variables that no module may change to the reason. An empty value for an unset variable
+    (`export X="$X"`) is no change.
     """
-    changed = trace.changed(own=True) - _OF_EACH_RUN
-    return sorted(n for n in changed if fault_in_variable(n, as_list=True) and (trace.now(n) or trace.was(n)))
+    found = {}
+    for name in sorted(trace.changed(own=True) - _OF_EACH_RUN):
+        before, after = _elements(trace.was(name) or "", ":"), _elements(trace.now(name) or "", ":")
+        added = [each for each in after if each not in before] if {*before} <= {*after} else ()
+        if (trace.was(name) or trace.now(name)) and (
+            fault := fault_in_variable(name, as_list=True, added=added, own=own)
+        ):
+            found[name] = fault
+    return found
 
 
 def _refuse_forbidden(shell: Shell, trace: Trace) -> None:
-    for name in forbidden_changes(trace):
-        if name in shell.allowed:
-            continue
+    for name, fault in forbidden_changes(trace, shell.own).items():
         raise EnvmgrError(
             "activation-forbidden",
             f"{shell.steps[trace.changes(name)[0]].label} changes {name}",
             context=f"to {trace.now(name)!r}" if trace.now(name) else "unsets it",
-            hint=f"no entry may change {name}, which reaches into programs outside it: {shell.instead}",
+            hint=f"no module may do so: {fault}; {shell.instead}",
         )
 
 

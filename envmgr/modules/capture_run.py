@@ -87,7 +87,7 @@ class Shell:
     run. `log` gets the scripts' output and what was left out.
 
     `base` is set before the first step, beside HOME and the user; `front` begins its PATH. `ignores` are variables in
-    which a tool keeps its own state. `allowed` may be changed although no recipe may. `instead` is what helps if the
+    which a tool keeps its own state. `own` are the folders of the software itself. `instead` is what helps if the
     steps do what no module can; `code` is what helps if they run code, and `failed` if they fail: it is for steps whose
     text is envmgr's own.
     """
@@ -103,16 +103,12 @@ class Shell:
     base: Mapping[str, str] = field(default_factory=dict)
     front: str = ""
     ignores: re.Pattern[str] | None = None
-    allowed: frozenset[str] = frozenset()
+    own: tuple[str, ...] = ()
 
     def can_be_preset(self, name: str) -> bool:
         """Return whether a run may begin with a value in this variable."""
         own = self.ignores is not None and self.ignores.fullmatch(name) is not None
         return name not in _BASE_NAMES and name not in self.base and not ignored(name) and not own
-
-    @property
-    def _no_code(self) -> str:
-        return f"a modulefile sets variables only: {self.code}"
 
     def trace(self, run: str, preset: Mapping[str, str]) -> Trace:
         """Source all steps in a new bash. Runs with different names differ in HOME, user and working directory.
@@ -120,7 +116,7 @@ class Shell:
         `preset` is added to the environment that a user has just before the steps run; a PATH in it is appended.
 
         Raises:
-            EnvmgrError: `activation-failed`, `activation-defines-function` or `activation-changes-shell`.
+            EnvmgrError: `activation-failed` or `activation-changes-shell`.
             Interrupted: the runner was cancelled.
         """
         # The steps report `pwd -P`, which is compared with this path: TMPDIR may be a link.
@@ -170,18 +166,12 @@ class Shell:
             log(f"{step.label} ended with status {status}")
         for line in output:
             log(f"{step.label}: {line}")
-        functions = [line.split()[-1] for line in _lines(at / "functions")]
-        aliases = [line.removeprefix("alias ").partition("=")[0] for line in _lines(at / "aliases")]
-        for kind, names in (("function", functions), ("alias", aliases)):
-            if names:
-                many = {"function": "functions", "alias": "aliases"}[kind] if len(names) > 1 else kind
-                raise EnvmgrError(
-                    "activation-defines-function",
-                    f"{step.label} defines the {many} {', '.join(sorted(names))}",
-                    hint=self._no_code,
-                )
+        functions = sorted(line.split()[-1] for line in _lines(at / "functions"))
+        aliases = sorted(line.removeprefix("alias ").partition("=")[0] for line in _lines(at / "aliases"))
         folder, umask, jobs = ("".join(_lines(at / file)) for file in ("folder", "umask", "jobs"))
         for wrong, what in (
+            (functions, f"defines functions: {', '.join(functions)}"),
+            (aliases, f"defines aliases: {', '.join(aliases)}"),
             (not work.is_dir(), "removes the working directory"),
             (folder != str(work), f"changes the working directory to {folder}"),
             # `capture_run.begin.sh` sets this umask before the first step.
@@ -189,9 +179,8 @@ class Shell:
             (jobs, "leaves a process running in the background"),
         ):
             if wrong:
-                raise EnvmgrError(
-                    "activation-changes-shell", f"{step.label} {what}", context=output, hint=self._no_code
-                )
+                hint = f"a modulefile sets variables only: {self.code}"
+                raise EnvmgrError("activation-changes-shell", f"{step.label} {what}", context=output, hint=hint)
 
 
 def _driver(steps: int) -> str:

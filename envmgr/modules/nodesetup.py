@@ -145,16 +145,14 @@ class NodeFiles:
         return len(self.files) + len(self.blocks) + 1 + 2 * len(self.linked) + 2 * len(self.timers)
 
     @property
-    def paths(self) -> frozenset[str]:
-        """Every path that a node may answer about."""
-        return frozenset(
-            [
-                *(f.path for f in self.files),
-                self.kernels.path,
-                *(p for b in self.blocks for p in b.paths),
-                *(p for s in self.linked for p in (s.unit.path, s.link)),
-                *(f.path for t in self.timers for f in (t.service, t.cron)),
-            ]
+    def paths(self) -> tuple[str, ...]:
+        """Every path that a node may answer about, in the order in which they are shown."""
+        return (
+            *(f.path for f in self.files),
+            *(f.path for t in self.timers for f in (t.service, t.cron)),
+            *(p for s in self.linked for p in (s.unit.path, s.link)),
+            self.kernels.path,
+            *(p for b in self.blocks for p in b.paths),
         )
 
 

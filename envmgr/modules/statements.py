@@ -5,7 +5,6 @@ Each statement was tried at load and unload with Lmod 8.6.19; tests/unit/modules
 
 from __future__ import annotations
 
-import re
 import string
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Literal
 from envmgr.catalog.environment import LOAD_NAMES
 from envmgr.catalog.gpus import CONSUMER, DATA_CENTRE, FLOORS, GpuNeeds, toolkit_driver
 from envmgr.catalog.names import variable_name
-from envmgr.catalog.shell_rules import fault_in_value
+from envmgr.catalog.shell_rules import VARIABLE, fault_in_value
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
 from envmgr.modules.families import NO_FAMILIES, Families
@@ -31,8 +30,6 @@ GENERATION_VARIABLE = "ENVMGR_GENERATION"
 # Sources: man-db manpath(1), GNU Texinfo "Invoking Info".
 _EMPTY_MEANS_SYSTEM = frozenset({"MANPATH", "INFOPATH"})
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NOT_FOR_SHELLS = {"\n": "a line break", "\0": "a zero byte"}
 
 # A value that is known only at load: pieces (text, is the name of a variable).
 AtLoad = tuple[tuple[str, bool], ...]
@@ -112,10 +109,8 @@ def _refuse_what_no_shell_gets(op: EnvOp, entry: str) -> None:
     """
     plain = string.Template(op.value).safe_substitute(dict.fromkeys(LOAD_NAMES, "/x")) if op.at_load else op.value
     as_list = op.kind in ("prepend", "append") and op.separator == ":"
-    if not _VARIABLE.fullmatch(op.name):
+    if not VARIABLE.fullmatch(op.name):
         fault = "that is not a variable name"
-    elif unsafe := sorted(_NOT_FOR_SHELLS.keys() & set(op.value + op.separator)):
-        fault = f"its value contains {' and '.join(_NOT_FOR_SHELLS[c] for c in unsafe)}: {op.value!r}"
     elif unfit := fault_in_value(plain + op.separator.strip(":"), as_list=as_list):
         fault = f"{op.value!r}: {unfit}"
     elif not op.separator:

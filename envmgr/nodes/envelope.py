@@ -31,7 +31,6 @@ class Reply:
     ended: float
 
 
-_MARK = "--envmgr:{nonce}:{what}--"
 _QUOTED = 30  # characters of a node's own words in a reason
 
 

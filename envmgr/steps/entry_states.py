@@ -12,7 +12,8 @@ from envmgr.errors import EnvmgrError
 from envmgr.publish.plan import state_of
 from envmgr.publish.records import GenerationRecord, read_current
 from envmgr.steps import Context
-from envmgr.steps.resolved import EntryBuild, plan_for, resolve_entry
+from envmgr.steps.plan import plan_for
+from envmgr.steps.resolved import EntryBuild, resolve_entry
 from envmgr.store.away import why_not_mounted
 
 _MODULE_ALONE = "a publish writes its module again, on the same install"
@@ -50,7 +51,7 @@ def entry_states(ctx: Context, entries: Sequence[CatalogEntry], current: Generat
         except EnvmgrError as error:
             loaded[str(found.entry)] = error
     published = [w for name, w in loaded.items() if isinstance(w, EntryBuild) and current and name in current.entries]
-    plan, _ = plan_for(ctx, published)
+    plan = plan_for(ctx, published)
     outdated = {str(s.planned.entry) for s in plan.steps if s.publish != "unchanged"}
     rewritten = {str(s.planned.entry) for s in plan.steps if s.publish == "module" and s.build == "reuse"}
     states = [_state(found, loaded[str(found.entry)], current, outdated) for found in entries]

@@ -14,20 +14,14 @@ from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe, Software
 from envmgr.catalog.site import Target, read_target
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.modules.families import Member, find_families, member_of
-from envmgr.modules.render import fingerprint, render_digest, templates_digest
-from envmgr.modules.statements import ModulePolicies
+from envmgr.modules.families import Member
 from envmgr.publish import records
 from envmgr.publish.compose import compose_module
-from envmgr.publish.plan import BuildPlan, NewModule, PlannedEntry, make_plan
-from envmgr.steps import Context, require_current_if_ever
+from envmgr.publish.plan import NewModule, PlannedEntry
+from envmgr.steps import Context
 from envmgr.steps.lock_checks import Losses, entry_faults, judge_all, reading_entry, require_sound
-from envmgr.store.manifest import InstallFacts, read_facts, read_manifest
+from envmgr.store.manifest import InstallFacts, read_manifest
 from envmgr.store.prefix import Install, Item, Prefix
-from envmgr.system.files import shipped
-from envmgr.system.shelltext import quote
-
-PublishedEntries = Mapping[str, records.PublishedEntry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +202,7 @@ def resolve_all(ctx: Context, losses: Losses | None = None) -> tuple[list[EntryB
     return wanted, (*left_out, *unlocked)
 
 
-def current_entries(prefix: Prefix) -> PublishedEntries:
+def current_entries(prefix: Prefix) -> Mapping[str, records.PublishedEntry]:
     """Return the entries of the current generation; none where it is damaged, which is reported where it matters."""
     with suppress(EnvmgrError):
         if current := records.read_current(prefix):
@@ -267,52 +261,3 @@ def _require_one_default(wanted: Sequence[EntryBuild]) -> None:
             context, hint = f"{other} and {item.entry} both say `default: true`", "keep it in one of the recipes"
             message = f"{item.entry.name} has two default versions"
             raise InputError("two-defaults", message, context=context, hint=hint)
-
-
-def _facts_of_unpublished(item: EntryBuild) -> InstallFacts:
-    """Return the facts of an install that no generation names.
-
-    Raises EnvmgrError `manifest-damaged`, with what makes such an install again.
-    """
-    try:
-        return read_facts(item.install)
-    except EnvmgrError as error:
-        if error.reference == "manifest-damaged":
-            error.hint = f"`rm {quote(str(item.install.manifest))}`; then `envmgr build {item.entry}` builds it again"
-        raise
-
-
-def plan_for(
-    ctx: Context, wanted: Sequence[EntryBuild], *, everything: bool = False
-) -> tuple[BuildPlan, records.GenerationRecord | None]:
-    """Compare the wanted entries with the store and `current`; it reads, and changes nothing. They are `everything`
-    that could be published.
-    """
-    policies = ModulePolicies.from_site(ctx.site)
-    templates = shipped("modulefiles")
-    current = records.read_current(ctx.prefix)
-    # With generations left, a lost `current` is damage; without any, this is a first publish again.
-    if current is None and records.can_go_back(ctx.prefix):
-        from envmgr.publish.flips import told_records
-        from envmgr.publish.verify import newest_whole
-
-        if not everything or newest_whole(ctx.prefix, told_records(ctx.prefix), None) is not None:
-            require_current_if_ever(ctx)
-    specs = records.read_specs(ctx.prefix, current.number) if current else {}
-    digest = templates_digest(templates)
-
-    def facts_of(item: EntryBuild) -> InstallFacts | None:
-        raw = specs.get(str(item.entry))
-        if raw is not None and raw["spec"]["digest"] == item.install.digest:
-            return records.published_spec(raw).facts
-        return _facts_of_unpublished(item) if item.install.exists() else None
-
-    known = {str(item.entry): facts_of(item) for item in wanted}
-    modules = {str(w.entry): w.module(facts).spec for w in wanted if (facts := known[str(w.entry)]) is not None}
-    kept = {name: records.published_spec(raw) for name, raw in specs.items() if name not in modules}
-    members = {name: member_of(item.spec) for name, item in kept.items()}
-    members |= {str(item.entry): item.member() for item in wanted if str(item.entry) not in modules}
-    families = find_families(members | {name: member_of(spec) for name, spec in modules.items()})
-    prints = {name: fingerprint(spec, policies, digest, families[name]) for name, spec in modules.items()}
-    planned = [item.planned(prints.get(str(item.entry))) for item in wanted]
-    return make_plan(planned, current, render_digest(digest, policies)), current

@@ -10,7 +10,8 @@ from envmgr.catalog.site import read_target
 from envmgr.errors import EnvmgrError
 from envmgr.publish.records import GenerationRecord, read_current
 from envmgr.steps import Context
-from envmgr.steps.resolved import EntryBuild, plan_for, resolve_entry
+from envmgr.steps.plan import plan_for
+from envmgr.steps.resolved import EntryBuild, resolve_entry
 
 _FIELD = "upgrade"
 
@@ -42,7 +43,7 @@ def published_items(ctx: Context, current: GenerationRecord) -> Iterator[EntryBu
 
 
 def _modules(ctx: Context, current: GenerationRecord, entries: Sequence[EntryBuild]) -> Iterator[SiteFact]:
-    plan, _ = plan_for(ctx, entries)
+    plan = plan_for(ctx, entries)
     if plan.rerender:
         count = len(current.entries)
         modules = "its module" if count == 1 else f"all {count} modules"

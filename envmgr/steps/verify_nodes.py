@@ -15,7 +15,8 @@ from envmgr.publish.flips import known_current
 from envmgr.publish.records import RECORD, GenerationRecord
 from envmgr.report import Finding
 from envmgr.steps import Context
-from envmgr.steps.verify import PrefixLook, VerifyResult, VerifyWhat, look
+from envmgr.steps.verify import VerifyWhat, look
+from envmgr.steps.verify_result import PrefixLook, VerifyResult
 from envmgr.store.manifest import read_manifest
 from envmgr.store.prefix import Install
 from envmgr.store.tree import TreePath
@@ -66,7 +67,7 @@ def _without_followers(ctx: Context, faults: list[NodeFault], owners: Mapping[st
 
 def _wrong_here(seen: PrefixLook) -> list[str]:
     generations = [f"generations/{number:04d}" for number, looked in seen.generations.items() if looked.faults]
-    return [*generations, *(path for path, lines in seen.installs.items() if lines)]
+    return [*generations, *(path for path, each in seen.installs.items() if each.wrong)]
 
 
 def _places(ctx: Context, seen: PrefixLook) -> tuple[dict[str, HashedFolder], dict[str, str]]:

@@ -37,7 +37,6 @@ def call_worker(
     *,
     failure: Failure,
     on_event: Callable[[Event], None] = lambda _: None,
-    environ: Mapping[str, str] = os.environ,
     name: str = "rattler",
 ) -> Event:
     """Run one request to its end and return the `solved` event, or `done`. The request has a `cache`; `name` is the
@@ -62,7 +61,7 @@ def call_worker(
         python_module(module),
         stdin=json.dumps({**request, "version": envmgr.__version__}) + "\n",
         on_line=on_line,
-        env=_environment(environ, Path(str(request["cache"]))),
+        env=_environment(Path(str(request["cache"]))),
     )
     if done.stderr.strip():
         reporter.log(f"worker stderr: {done.stderr.strip()[-4000:]}")
@@ -89,8 +88,8 @@ def passed(environ: Mapping[str, str], *patterns: str) -> dict[str, str]:
     return {key: value for key, value in environ.items() if any(fnmatchcase(key.upper(), p) for p in patterns)}
 
 
-def _environment(environ: Mapping[str, str], cache: Path) -> dict[str, str]:
+def _environment(cache: Path) -> dict[str, str]:
     """Return the worker's environment: of the caller's shell, only proxies, certificates and credentials."""
-    home = own_home(environ.get("HOME"))  # rattler looks for credentials there, and fails without one
-    own = passed(environ, *NETWORK, "RATTLER_AUTH_FILE")
+    home = own_home(os.environ.get("HOME"))  # rattler looks for credentials there, and fails without one
+    own = passed(os.environ, *NETWORK, "RATTLER_AUTH_FILE")
     return clean_env(HOME=home, RATTLER_CACHE_DIR=str(cache), **OWN_SOURCE, **own)

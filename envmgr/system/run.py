@@ -289,12 +289,7 @@ class Detached:
 
 
 def run_detached(
-    argv: Sequence[str],
-    *,
-    seconds: float,
-    stdin: str = "",
-    check: Callable[[], None] = lambda: None,
-    env: Mapping[str, str] | None = None,
+    argv: Sequence[str], *, seconds: float, stdin: str = "", check: Callable[[], None] = lambda: None
 ) -> Detached:
     """Run `argv` in `/`, for `seconds` of wall-clock time at most; `check` is called in between and may raise.
 
@@ -302,9 +297,8 @@ def run_detached(
     """
     # Files in memory instead of pipes: a process that hangs may hold them, and no reader waits for their end.
     with in_memory(stdin) as given, in_memory() as out, in_memory() as err:
-        environment = dict(clean_env() if env is None else env)
         process = subprocess.Popen(
-            argv, stdin=given, stdout=out, stderr=err, cwd="/", env=environment, start_new_session=True
+            argv, stdin=given, stdout=out, stderr=err, cwd="/", env=clean_env(), start_new_session=True
         )
         end = time.monotonic() + seconds
         try:

@@ -64,7 +64,6 @@ AuditDryRun = Annotated[
     bool, option("Look, and write no file: not those of options, nor what `--gate` asks.", None, "--dry-run", "-n")
 ]
 DryRun = Annotated[bool, option("Show what would be done; change nothing.", None, "--dry-run", "-n")]
-Entries = Annotated[list[str], argument("Entries, as name/version.", "ENTRY")]
 SomeEntries = Annotated[list[str] | None, argument("Entries, as name/version.", "ENTRY")]
 AllowNetwork = Annotated[
     bool, option("Let builds from source use a network where envmgr cannot block it.", None, "--allow-network")

@@ -18,8 +18,9 @@ from envmgr.report import Lines, Result
 from envmgr.smoke import SmokeOutcome, outcome_lines
 from envmgr.steps import Context
 from envmgr.steps.lock_checks import Losses
+from envmgr.steps.plan import plan_for
 from envmgr.steps.plan_text import job_lines, nothing_lines, plan_lines, published_lines, untested_lines
-from envmgr.steps.resolved import EntryBuild, plan_for, resolve_all, resolve_named
+from envmgr.steps.resolved import EntryBuild, resolve_all, resolve_named
 from envmgr.verbs import (
     AccountOption,
     All,
@@ -148,7 +149,7 @@ def build(
         raise InputError("nothing-named", "name at least one entry, or --all", hint="`envmgr list` shows what there is")
     for item in wanted:
         item.install.check_length()
-    plan, _ = plan_for(ctx, wanted)
+    plan = plan_for(ctx, wanted)
     said = _pass_gate(ctx, wanted, plan, gate)
     changed = {s.planned.entry for s in (*plan.to_build, *plan.to_publish)}
     untested = tuple(str(item.entry) for item in wanted if item.entry in changed and not item.recipe.tests)

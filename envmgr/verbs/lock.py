@@ -181,19 +181,27 @@ def _lock(ctx: Context, entry: CatalogEntry, options: LockOptions, *, dry_run: b
     except EnvmgrError as error:
         error.context = (f"entry {entry.entry}", *error.context)
         raise
-    same = all(_holds(entry.folder / name, text) for name, text in result.files.items())
+    there = [path for pattern in result.optional for path in sorted(entry.folder.glob(pattern))]
+    gone = [path for path in there if str(path.relative_to(entry.folder)) not in result.files]
+    same = not gone and all(_holds(entry.folder / name, text) for name, text in result.files.items())
     status: LockStatus = "unchanged" if same else ("would write" if dry_run else "written")
     if status == "written":
         with explain_os_error(entry.folder):
             for name, text in result.files.items():  # in the backend's order
                 atomic_write(entry.folder / name, text)
+            for path in gone:
+                path.unlink()
+                with suppress(OSError):  # other files lie beside it
+                    path.parent.rmdir()
     changes = diff_packages(old, result.packages)
     stays = [
         f"{name} stays at {old[name]}: the recipe, and what there is, allow no other"
         for name in options.upgrade
         if name in old and old[name] == result.packages.get(name)
     ]
-    notes = (*stays, *result.notes, *judged[-1][1].notes)
+    removed = "would remove" if dry_run else "removed"
+    lost = (f"{removed} {path.relative_to(entry.folder)}: the lock has no such part any more" for path in gone)
+    notes = (*stays, *result.notes, *judged[-1][1].notes, *lost)
     return LockOutcome(str(entry.entry), status, len(result.packages), changes, notes)
 
 

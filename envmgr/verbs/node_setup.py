@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal
 
-from envmgr.errors import CommandError, InputError
+from envmgr.errors import InputError
 from envmgr.modules.node_paths import SLURM_LINE, TASK_PROLOG
 from envmgr.modules.nodesetup import Action, NodeFiles, install_script, node_files
 from envmgr.modules.nodesetup_tree import plain_files
@@ -17,22 +16,11 @@ from envmgr.publish.flip_checks import highest_signed
 from envmgr.publish.signature import signers_text
 from envmgr.report import Lines, Result, Table
 from envmgr.steps import Context
+from envmgr.steps.node_setup import HERE, FileOutcome, NodeFailure, SlurmState, ask, ask_here, judge
 from envmgr.store.away import sees_prefix
 from envmgr.store.place import require_kinds, require_place
 from envmgr.system.files import atomic_write, explain_os_error
 from envmgr.verbs import DryRun, ViaOption, needs, option
-
-if TYPE_CHECKING:
-    from envmgr.nodes.envelope import Reply
-
-
-HERE = "this machine"
-
-
-FileStatus = Literal["same", "written", "removed", "would-write", "would-remove", "skipped", "failed"]
-
-
-_STATUSES = get_args(FileStatus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,36 +33,6 @@ class PlannedFile:
     mode: str | None
     text: str
     why: str
-
-
-@dataclass(frozen=True, slots=True)
-class FileOutcome:
-    """The outcome for one file on these nodes (folded); `reason` where there is one."""
-
-    path: str
-    status: FileStatus
-    nodes: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class NodeFailure:
-    """Nodes (folded) on which nothing is known to be done: `silent`, `unreachable`, `not-root` or `garbled`."""
-
-    nodes: str
-    status: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class SlurmState:
-    """The TaskProlog of these nodes: `named` (ours), `other` (`value`), `unset`, `unknown` (no slurm.conf), `absent`
-    (no Slurm).
-    """
-
-    nodes: str
-    state: str
-    value: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,102 +113,16 @@ def node_setup(
     dry = dry_run or not apply
     action: Action = ("undo-check" if dry else "undo") if undo else ("check" if dry else "apply")
     script = install_script(files, action)
-    answers, failures = _ask_here(ctx, script) if here else _ask(ctx, script, nodes, via)
-    result = _judge(files, plan, answers, failures, undo=undo, dry_run=dry)
-    if not any(outcome.status in {"would-write", "would-remove"} for outcome in result.outcomes):
-        return result
-    place = ["--here"] if here else ["--nodes", nodes or "", *(["--via", via] if via else [])]
-    command = shlex.join(["envmgr", "node-setup", *place, *(["--undo"] if undo else []), "--apply"])
-    return replace(result, command=command)
-
-
-def _ask_here(ctx: Context, script: str) -> tuple[dict[str, str], list[NodeFailure]]:
-    try:
-        done = ctx.runner.run(["sh", "-c", script], timeout=60)
-    except CommandError as error:
-        return {}, [NodeFailure(HERE, "silent", error.message)]
-    return {HERE: done.stdout}, []
-
-
-def _ask(
-    ctx: Context, script: str, expression: str | None, via: Literal["ssh", "slurm"] | None
-) -> tuple[dict[str, str], list[NodeFailure]]:
-    """Return the answer of each node to the script, and the nodes without an answer."""
-    from envmgr.nodes.fanout import ask_nodes
-    from envmgr.nodes.sets import resolve_nodes
-
-    names = resolve_nodes(expression, ctx.site, ctx.runner)
-    answers: dict[str, str] = {}
-    failures: list[NodeFailure] = []
-    with ctx.reporter.stage("nodes", total=len(names)) as stage:
-
-        def on_reply(reply: Reply) -> None:
-            if reply.status == "answered":
-                answers[reply.node] = reply.text
-            else:
-                failures.append(NodeFailure(reply.node, reply.status, reply.reason))
-            stage.update(len(answers) + len(failures), detail=reply.node)
-
-        ask_nodes(names, script, site=ctx.site, via=ctx.way(via), runner=ctx.runner, on_reply=on_reply)
-    return answers, failures
-
-
-def _judge(
-    files: NodeFiles,
-    plan: tuple[PlannedFile, ...],
-    answers: dict[str, str],
-    failures: list[NodeFailure],
-    *,
-    undo: bool,
-    dry_run: bool,
-) -> NodeSetupResult:
-    """Read every answer, and fold equal ones."""
+    answers, failures = ask_here(ctx, script) if here else ask(ctx, script, nodes, via)
+    outcomes, failed, slurm = judge(files, answers, failures)
+    to_do = (*_root_advice(failed), *_slurm_advice(slurm, undo=undo))
+    done: Literal["apply", "undo"] = "undo" if undo else "apply"
     count = len(answers) + len(failures)
-    outcomes: dict[tuple[str, FileStatus, str], list[str]] = defaultdict(list)
-    slurm: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for node, text in answers.items():
-        lines = [tuple(line.split("\t")) for line in text.splitlines()]
-        if lines and lines[0][0] == "not-root":
-            reason = f"the script ran there as {lines[0][1]}, and only root can write to /etc"
-            failures.append(NodeFailure(node, "not-root", reason))
-            continue
-        said = [line for line in lines if len(line) == 3 and line[0] in _STATUSES and line[1] in files.paths]
-        states = [line for line in lines if len(line) == 3 and line[0] == "slurm"]
-        # Each file must be reported once: half of an answer must not look like success.
-        if len(said) != files.count or len(states) != 1 or len(said) + 1 != len(lines):
-            failures.append(NodeFailure(node, "garbled", f"an answer that makes no sense: {text[:200]!r}"))
-            continue
-        for status, path, reason in said:
-            outcomes[path, status, reason].append(node)  # type: ignore[index]
-        slurm[states[0][1], states[0][2]].append(node)
-    order = {path: number for number, planned in enumerate(plan) for path in planned.path.split(" or ")}
-    folded = [FileOutcome(path, status, _fold(nodes), reason) for (path, status, reason), nodes in outcomes.items()]
-    states_folded = tuple(SlurmState(_fold(nodes), *state) for state, nodes in sorted(slurm.items()))
-    return NodeSetupResult(
-        "undo" if undo else "apply",
-        dry_run,
-        plan,
-        nodes=count,
-        outcomes=tuple(sorted(folded, key=lambda o: (order.get(o.path, len(plan)), o.status, o.nodes))),
-        failures=_fold_failures(failures),
-        slurm=states_folded,
-        to_do=(*_root_advice(failures), *_slurm_advice(states_folded, undo=undo)),
-    )
-
-
-def _fold_failures(failures: Iterable[NodeFailure]) -> tuple[NodeFailure, ...]:
-    grouped: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for each in failures:
-        grouped[each.status, each.reason].append(each.nodes)
-    return tuple(NodeFailure(_fold(nodes), *what) for what, nodes in sorted(grouped.items()))
-
-
-def _fold(nodes: Sequence[str]) -> str:
-    if list(nodes) == [HERE]:
-        return HERE
-    from envmgr.nodes.sets import fold
-
-    return fold(nodes)
+    command = ""
+    if any(outcome.status in {"would-write", "would-remove"} for outcome in outcomes):
+        place = ["--here"] if here else ["--nodes", nodes or "", *(["--via", via] if via else [])]
+        command = shlex.join(["envmgr", "node-setup", *place, *(["--undo"] if undo else []), "--apply"])
+    return NodeSetupResult(done, dry, plan, None, count, outcomes, failed, slurm, to_do, command)
 
 
 def _root_advice(failures: Iterable[NodeFailure]) -> tuple[str, ...]:

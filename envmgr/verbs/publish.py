@@ -15,9 +15,10 @@ from envmgr.publish.records import BUILD, read_specs
 from envmgr.report import Lines, Result
 from envmgr.smoke import SmokeOutcome, outcome_lines
 from envmgr.steps import Context, logged, published_record, require_published
+from envmgr.steps.plan import plan_for
 from envmgr.steps.plan_text import nothing_lines, plan_lines, published_lines
 from envmgr.steps.publish import look_at_generation, publish_wanted
-from envmgr.steps.resolved import EntryBuild, plan_for, resolve_entry, resolve_named
+from envmgr.steps.resolved import EntryBuild, resolve_entry, resolve_named
 from envmgr.store.manifest import read_facts
 from envmgr.verbs import Candidate, DryRun, SomeEntries, needs, option
 
@@ -80,7 +81,7 @@ def publish(
     # What is to go is often still in the catalog.
     found = resolve_named(ctx, names) if names else () if gone else _built(ctx)
     wanted = [each for each in found if str(each.entry) not in gone]
-    plan, _ = plan_for(ctx, wanted)
+    plan = plan_for(ctx, wanted)
     anew = not (names or gone) and _is_damaged(ctx, plan.current)
     plan = replace(plan, rerender=plan.rerender or anew)
     missing = [str(s.planned.entry) for s in plan.to_build]

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from envmgr.errors import InputError
 from envmgr.steps import Context
-from envmgr.steps.verify import VerifyResult, VerifyWhat, look
+from envmgr.steps.verify import VerifyWhat, look
+from envmgr.steps.verify_result import VerifyResult
 from envmgr.verbs import DeadlineOption, SomeEntries, ViaOption, needs, option
 
 

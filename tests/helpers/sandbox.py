@@ -183,3 +183,9 @@ class Sandbox:
         ]
         found += [p for p in self.prefix.rglob("*.tmp") if "cache" not in p.parts]
         return sorted(str(p.relative_to(self.prefix)) for p in found)
+
+
+def use(box: Sandbox, *mirrors: str) -> None:
+    """Let its channel have these mirrors."""
+    box.settings["channels"] = {"standin": {"url": "http://channel.invalid/standin", "mirrors": list(mirrors)}}
+    box.write_site()

@@ -192,3 +192,9 @@ def forget_manifests(box: Sandbox) -> None:
     history = box.prefix / "var/history.jsonl"
     lines = [json.loads(line) for line in history.read_text().splitlines()]
     history.write_text("".join(json.dumps({k: v for k, v in line.items() if k != "record"}) + "\n" for line in lines))
+
+
+def times_tested(box: Sandbox) -> int:
+    """How often the test of `tested` ran, which writes a line each time."""
+    path = box.root / "tested"
+    return len(path.read_text().split()) if path.exists() else 0

@@ -78,7 +78,8 @@ class WheelBox:
 Make = Callable[[], WheelBox]
 
 
-def make_wheel_box(box: Sandbox) -> WheelBox:
+def make_wheel_box(box: Sandbox, *wheels: Path) -> WheelBox:
     made = WheelBox(box, Wheelhouse(box.root / "house"))
     made.index(house=made.house.simple.as_uri())
+    made.house.add(*wheels)
     return made

@@ -127,7 +127,8 @@ class CondaBackend(Backend):
             if c.snapshot is not None
         ]
         notes += [*more, *notes_of(solved, wanted)]
-        return LockResult(lock_texts(solved), solved.describe(), tuple(notes), facts_of(solved, wanted))
+        facts = facts_of(solved, wanted)
+        return LockResult(lock_texts(solved), solved.describe(), tuple(notes), facts, optional=(WHEELS_LOCK,))
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedCondaLock:
         found, sha256 = read_lock(folder)

@@ -27,7 +27,6 @@ _LOADS = frozenset({"depends_on", "load", "always_load", "depends_on_any", "try_
 _STATEMENT = re.compile(r"([a-z_]+)([({])(.*)[)}]", re.DOTALL)
 _START = re.compile(r"[a-z_]+[({]")
 _END = re.compile(r'(?:"\)|["0-9]\}|"\}\})$')
-_OF_ITS_OWN = frozenset({"LD_LIBRARY_PATH", "PYTHONPATH"})
 _OF_EASYBUILD = re.compile(r"EBDEVEL\w*")  # names a file that we do not make
 
 
@@ -59,27 +58,18 @@ def flat_facts(install: Install, closure: Sequence[Install], lmod: Lmod) -> Inst
 
 
 def refuse_forbidden(module: Shown, store: Path) -> None:
-    """Raise EnvmgrError `module-forbidden` for a change that no module may make.
-
-    LD_LIBRARY_PATH and PYTHONPATH may get folders of the store: EasyBuild's software finds its own libraries by them.
-    """
+    """Raise EnvmgrError `module-forbidden` for a change that no module may make."""
     for op in module.steps:
         if isinstance(op, str):
             continue
         as_list = op.kind in ("prepend", "append")
         # A value of the loading shell may name any folder.
-        if op.name in _OF_ITS_OWN and as_list and not op.at_load and _lies_in(store, op.value.split(op.separator)):
-            continue
-        if fault := fault_in_variable(op.name, as_list=as_list):
+        added = () if op.at_load else op.value.split(op.separator)
+        if fault := fault_in_variable(op.name, as_list=as_list, added=added, own=(store,)):
             message = f"EasyBuild's module {module.name} changes {op.name}"
             change = f"{op.kind} {one_line(op.value)}" if op.value else op.kind
             hint = f"no module may do so: {fault}; leave it out of the easyconfig"
             raise EnvmgrError("module-forbidden", message, context=change, hint=hint)
-
-
-def _lies_in(store: Path, elements: Sequence[str]) -> bool:
-    # `is_relative_to` only compares names, so `..` could lead out of the store.
-    return all(Path(each).is_relative_to(store) and ".." not in Path(each).parts for each in elements)
 
 
 def _own_python(install: Install) -> str | None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from envmgr.backends.existing.models import ExistingInput
+from envmgr.catalog.shell_rules import lies_in
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, ErrorData, InputError, Interrupted, ending
 from envmgr.modules.capture import capture_changes
@@ -34,7 +34,6 @@ _STATE = re.compile(
     r"MODULE(S_\w+|SHOME|PATH\w*)|LMOD_\w*|__LMOD\w*|_LMFILES_\w*|_ModuleTable\w*|LOADEDMODULES|SPACK_LOADED_HASHES"
 )
 _SYSTEM = re.compile(r"/usr/(?!local/)|/s?bin$|/lib(64)?$")
-_OF_ITS_OWN = frozenset({"LD_LIBRARY_PATH", "PYTHONPATH"})
 _FAILED = "it is run in an empty environment, and for root by the site's build user: does it work there?"
 _INSTEAD = "say in the recipe's `environment` what users need of it, without `module` and `command`"
 
@@ -65,8 +64,7 @@ def take_environment(
     the site's build user run it.
 
     Raises:
-        EnvmgrError: as `capture_changes`, and `activation-forbidden` for libraries from outside of `roots`;
-            `lmod-missing`; as `runs_for_root`; InputError `file-missing`.
+        EnvmgrError: as `capture_changes`; `lmod-missing`; as `runs_for_root`; InputError `file-missing`.
     """
     if not (wanted.module or wanted.command):
         return path_environment(Path(wanted.path))
@@ -138,10 +136,9 @@ def _answer(request: Request, runner: Runner) -> ShellChanges:
                 code=_INSTEAD,
                 failed=f"{_FAILED} Else {_INSTEAD}",
                 ignores=_STATE,
-                allowed=_OF_ITS_OWN,
+                own=request.roots,
             )
             found = capture_changes(shell)
-        _refuse_others(found, request.roots)
     except Interrupted:
         raise
     except EnvmgrError as error:
@@ -158,22 +155,7 @@ def _is_of_system(op: EnvOp, roots: Sequence[str]) -> bool:
     """Return whether the element of a list is a folder of the system: tools add those of packages that they found
     there.
     """
-    inside = any(f"{op.value}/".startswith(f"{root}/") for root in roots)
-    return op.kind in ("prepend", "append") and not inside and _SYSTEM.match(op.value) is not None
-
-
-def _refuse_others(found: Iterable[EnvOp], roots: Sequence[str]) -> None:
-    """Raise EnvmgrError `activation-forbidden` for a change that only software may make for itself."""
-    for op in found:
-        if op.name in _OF_ITS_OWN:
-            parts = op.value.split(op.separator) if op.kind in ("prepend", "append") else [""]
-            if other := [p for p in parts if not any(f"{p}/".startswith(f"{root}/") for root in roots)]:
-                raise EnvmgrError(
-                    "activation-forbidden",
-                    f"it changes {op.name} for more than its own software",
-                    context=shlex.join([op.kind, *other]),
-                    hint=f"no entry may do so: {_INSTEAD}",
-                )
+    return op.kind in ("prepend", "append") and not lies_in(op.value, roots) and _SYSTEM.match(op.value) is not None
 
 
 def main() -> None:

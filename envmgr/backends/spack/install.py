@@ -12,7 +12,7 @@ from typing import Any
 
 from envmgr.backends.spack.models import Locked
 from envmgr.backends.spack.tool import Spack
-from envmgr.catalog.shell_rules import fault_in_variable
+from envmgr.catalog.shell_rules import fault_in_variable, lies_in
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
 from envmgr.modules.spec import EnvOp
@@ -30,7 +30,6 @@ _STEP = re.compile(r"==> Installing (\S+) \[(\d+)/(\d+)\]")
 # Spack's classes of changes; others only sort lists, or add flags.
 _KINDS: Mapping[str, Any] = {"SetEnv": "set", "UnsetEnv": "unset", "PrependPath": "prepend", "AppendPath": "append"}
 _TAIL = 1 << 20  # bytes of a log that may have the last step
-_OF_ITS_OWN = ("LD_LIBRARY_PATH", "PYTHONPATH")
 
 
 def install_environment(
@@ -112,9 +111,8 @@ def _environment(changes: Sequence[Any], root: Path, lock: Locked, reporter: Rep
         if word not in _KINDS:
             continue
         as_list = word.endswith("Path")
-        own = as_list and value.startswith(f"{root}/")
-        why = "" if own and name in _OF_ITS_OWN else fault_in_variable(name, as_list=as_list)
-        if as_list and not own:
+        why = fault_in_variable(name, as_list=as_list, added=(value,), own=(root,))
+        if as_list and not lies_in(value, (root,)):
             why = "it is no folder of the install"
         if why:
             reporter.log(f"{lock.entry}: left out {_KINDS[word]} {name} {value}: {why}")

@@ -19,7 +19,7 @@ from envmgr.backends.wheels.input import (
     question_faults,
     read_question,
 )
-from envmgr.backends.wheels.lock import BUILD_FOLDER, WheelsLock, read_wheels_lock, wheels_lock_texts
+from envmgr.backends.wheels.lock import BUILD_FOLDER, WheelsLock, build_lock, read_wheels_lock, wheels_lock_texts
 from envmgr.catalog.entries import open_catalog
 from envmgr.catalog.lock_checks import LockFacts
 from envmgr.catalog.locks import require_answer, stale_lock
@@ -178,6 +178,7 @@ class WheelsBackend(Backend):
             _facts(found.wheels, base, wanted),
             below=() if base.entry is None else (base.entry,),
             problems=problems,
+            optional=(build_lock("*"),),
         )
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedWheelsLock:

@@ -77,6 +77,9 @@ def test_lock_whose_wheels_are_missing_or_of_another_recipe_is_not_used(scene: W
         lock.write_text(re.sub(f"# {line}: .", f"# {line}: 4", text))
         told = scene.refused("build", ENTRY).stderr
         assert told.startswith(f"error[lock-stale]: {lock} does not match recipe.yaml\n"), told
+    scene.conda(ENTRY, SPECS)
+    assert "  note: removed wheels.lock: the lock has no such part any more\n" in scene.box.ok("lock", ENTRY).stdout
+    assert not lock.exists()
 
 
 def test_what_conda_has_and_wheels_need_otherwise_is_uvs_conflict(scene: WheelBox) -> None:

@@ -45,8 +45,7 @@ def box(channel: Channel) -> Iterator[Sandbox]:
 
 def test_two_users_build_one_tree(box: Sandbox) -> None:
     """Of an sdist and a wheel."""
-    scene = make_wheel_box(box)
-    scene.house.add(*builders())
+    scene = make_wheel_box(box, *builders())
     scene.house.sdist("here", "1.0", compiled("here", before=TELLS, extension=EXTENSION))
     scene.house.wheel("beside", scripts={"beside": "beside:main"})
     scene.entry(ENTRY, "here", "beside", build=["here"])

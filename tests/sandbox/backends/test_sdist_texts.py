@@ -33,9 +33,7 @@ METADATA = "Metadata-Version: 2.1\nName: here\nVersion: 1.0\n"
 
 @pytest.fixture
 def scene(sandbox: Sandbox) -> WheelBox:
-    made = make_wheel_box(sandbox)
-    made.house.add(*builders())
-    return made
+    return make_wheel_box(sandbox, *builders())
 
 
 @pytest.fixture

@@ -16,9 +16,7 @@ ENTRY = "some/1.0"
 
 @pytest.fixture
 def scene(sandbox: Sandbox) -> WheelBox:
-    made = make_wheel_box(sandbox)
-    made.house.add(*builders())
-    return made
+    return make_wheel_box(sandbox, *builders())
 
 
 def built(scene: WheelBox, name: str, files: dict[str, str], **fields: object) -> None:

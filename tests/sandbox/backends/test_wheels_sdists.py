@@ -54,9 +54,7 @@ else:
 
 @pytest.fixture
 def scene(sandbox: Sandbox) -> WheelBox:
-    made = make_wheel_box(sandbox)
-    made.house.add(*builders())
-    return made
+    return make_wheel_box(sandbox, *builders())
 
 
 def built_with(scene: WheelBox, name: str) -> dict[str, str]:
@@ -103,10 +101,17 @@ def test_extension_in_c_and_what_its_build_asks_for(scene: WheelBox) -> None:
 
 
 def test_recipe_without_build_has_the_digest_and_the_lock_that_it_had(scene: WheelBox) -> None:
-    """Of the time before sources could be built."""
+    """The one that it had before it built a source."""
     scene.house.wheel("one")
-    folder = scene.entry(ENTRY, "one")
+    scene.house.sdist("here", "1.0", pure("here"))
+    scene.entry(ENTRY, "one", "here", build=["here"])
     scene.lock(ENTRY)
+    folder = scene.entry(ENTRY, "one")
+    removed = "wheels.build/here.lock: the lock has no such part any more\n"
+    assert scene.box.ok("lock", "--dry-run", ENTRY).stdout.endswith(f"  note: would remove {removed}")
+    assert [*built_with(scene, "here")] == ["flit-core"]
+    assert scene.box.ok("lock", ENTRY).stdout.endswith(f"  note: removed {removed}")
+    assert scene.box.ok("lock", ENTRY).stdout.startswith(f"{ENTRY}: unchanged  1 package\n")
     wanted = {
         "python": "system",
         "requirements": ["one"],
@@ -117,7 +122,7 @@ def test_recipe_without_build_has_the_digest_and_the_lock_that_it_had(scene: Whe
     }
     text = json.dumps({"schema": 1, "backend": "wheels", "input": wanted}, sort_keys=True, separators=(",", ":"))
     assert f"# recipe: {hashlib.sha256(text.encode()).hexdigest()}\n" in (folder / "wheels.lock").read_text()
-    assert sorted(path.name for path in folder.iterdir()) == ["recipe.yaml", "wheels.lock"]
+    assert sorted(path.name for path in folder.iterdir()) == ["recipe.yaml", "wheels.lock"], "and no empty wheels.build"
 
 
 def test_pip_and_uv_install_by_a_lock_with_sources(scene: WheelBox) -> None:

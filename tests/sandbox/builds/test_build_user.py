@@ -102,8 +102,7 @@ def test_code_of_a_source_runs_as_the_build_user_at_the_lock_and_at_the_build(
     who = open_box.root / "who"
     who.mkdir()
     who.chmod(0o777)
-    scene = make_wheel_box(open_box)
-    scene.house.add(*builders())
+    scene = make_wheel_box(open_box, *builders())
     before = f"import os, sys; open(f'{who}/{{os.getuid()}}-{{os.environ[\"HOME\"] != \"{Path.home()}\"}}-{{sys.argv[1]}}', 'w').close()"
     scene.house.sdist("here", "1.0", compiled("here", before=before))
     scene.entry("some/1.0", "here", build=["here"])

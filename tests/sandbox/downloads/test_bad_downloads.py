@@ -13,7 +13,7 @@ import pytest
 
 from envmgr.backends.conda.lockfile import read_lock
 from envmgr.wording import size_text
-from tests.helpers.sandbox import Sandbox
+from tests.helpers.sandbox import Sandbox, use
 from tests.helpers.scenes import error_of, locked, no_processes, parts, plain, processes
 from tests.helpers.small_disk import Small
 from tests.helpers.standin.channel import Channel
@@ -51,11 +51,6 @@ def box(sandbox: Sandbox, server: Server) -> Sandbox:
     use(sandbox, server.url)
     sandbox.ok("build", "kept/1.0")
     return sandbox
-
-
-def use(box: Sandbox, *mirrors: str) -> None:
-    box.settings["channels"] = {"standin": {"url": "http://channel.invalid/standin", "mirrors": list(mirrors)}}
-    box.write_site()
 
 
 def failed(box: Sandbox) -> str:

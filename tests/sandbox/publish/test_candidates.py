@@ -12,7 +12,7 @@ from envmgr.catalog.site import load_site
 from envmgr.store.node_tests import SeenTest, read_node_tests, save_node_tests
 from envmgr.store.prefix import Prefix
 from tests.helpers.sandbox import Sandbox
-from tests.helpers.scenes import HELLO, complete, error_of, finish, locked
+from tests.helpers.scenes import HELLO, complete, error_of, finish, locked, times_tested
 from tests.helpers.signed import allow, make_key
 from tests.helpers.waiting import wait_for
 
@@ -27,11 +27,6 @@ def box(sandbox: Sandbox) -> Sandbox:
     locked(sandbox, "tested/1.0", HELLO, tests=[{"name": "counts", "run": WAITS.format(sandbox.root)}])
     sandbox.ok("build", "kept/1.0")
     return sandbox
-
-
-def times_tested(box: Sandbox) -> int:
-    path = box.root / "tested"
-    return len(path.read_text().split()) if path.exists() else 0
 
 
 def entries(box: Sandbox, number: int) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.sandbox import Sandbox
-from tests.helpers.scenes import HELLO, complete, error_of, finish, locked, no_processes, rerun
+from tests.helpers.scenes import HELLO, complete, error_of, finish, locked, no_processes, rerun, times_tested
 from tests.helpers.waiting import wait_for
 
 
@@ -28,11 +28,6 @@ def box(sandbox: Sandbox) -> Iterator[Sandbox]:
 def waits(box: Sandbox) -> list[dict[str, str]]:
     """A smoke test that counts how often it ran, and ends once there is a file `go`."""
     return [{"name": "waits", "run": f"cd {box.root}; echo x >>tested; while [ ! -e go ]; do sleep 0.02; done"}]
-
-
-def times_tested(box: Sandbox) -> int:
-    path = box.root / "tested"
-    return len(path.read_text().split()) if path.exists() else 0
 
 
 def in_its_test(box: Sandbox, *argv: str) -> subprocess.Popen[str]:

@@ -30,7 +30,7 @@ from envmgr.system.files import sha256_file
 from envmgr.system.processes import host_mark
 from envmgr.system.run import Runner
 from envmgr.wording import size_text
-from tests.helpers.sandbox import Sandbox
+from tests.helpers.sandbox import Sandbox, use
 from tests.helpers.scenes import error_of, finish, kill, locked, no_processes, parts, processes, snapshot
 from tests.helpers.standin.channel import Channel
 from tests.helpers.standin.server import Fault, Server, serve
@@ -473,11 +473,6 @@ def box(sandbox: Sandbox, channel: Channel) -> Iterator[tuple[Sandbox, Server]]:
     with serve(channel.folder) as server:
         use(sandbox, server.url)
         yield sandbox, server
-
-
-def use(box: Sandbox, *mirrors: str) -> None:
-    box.settings["channels"] = {"standin": {"url": "http://channel.invalid/standin", "mirrors": list(mirrors)}}
-    box.write_site()
 
 
 def archives(box: Sandbox) -> list[str]:

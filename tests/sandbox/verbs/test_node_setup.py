@@ -19,8 +19,9 @@ from envmgr.modules.nodesetup_tree import plain_files
 from envmgr.nodes.envelope import Reply
 from envmgr.report import SilentReporter
 from envmgr.steps import Context
+from envmgr.steps.node_setup import FileOutcome, NodeFailure
 from envmgr.system.run import Runner
-from envmgr.verbs.node_setup import FileOutcome, NodeFailure, node_setup
+from envmgr.verbs.node_setup import node_setup
 from tests.helpers.sandbox import Sandbox
 
 SLURM = (
@@ -77,7 +78,7 @@ def test_plain_files_are_a_tree_a_script_and_tasks(sandbox: Sandbox) -> None:
         assert (out / f"files{file.path}").read_text() == file.text
         assert (out / f"files{file.path}").stat().st_mode & 0o777 == int(file.mode, 8)
     done = subprocess.run([out / "node-setup.sh", "check"], capture_output=True, text=True, check=True)
-    assert {line.split("\t")[1] for line in done.stdout.splitlines()[:-1]} <= files.paths
+    assert {line.split("\t")[1] for line in done.stdout.splitlines()[:-1]} <= {*files.paths}
     assert subprocess.run([out / "node-setup.sh", "jump"], capture_output=True, check=False).returncode == 2
     tasks = yaml.safe_load((out / "node-setup.yml").read_text())
     copied = [task["ansible.builtin.copy"] for task in tasks if "ansible.builtin.copy" in task]

@@ -110,7 +110,7 @@ def test_families_are_a_list_empty_or_left_to_the_install(
 
 
 KNOWN = "`${root}`, `${name}`, `${version}`, `${HOME}`, `${USER}` can be used, `$$` is a dollar"
-LINE_BREAK = "a variable's value cannot hold a line break: Lmod hands it to the shell as it is"
+LINE_BREAK = "a variable's value cannot be `x\\ny`: it holds \\n: neither shells nor people get it as it is"
 CONTROL = "must be one line, without control characters"
 FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "unknown-field": ({"colour": 1}, ["colour: unknown field"]),
@@ -190,11 +190,11 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "function-name": (
         {"environment": {"functions": {"a-b": {"bash": "x"}}}},
-        ["environment.functions: `a-b` cannot be the name of a function"],
+        ["environment: `a-b` cannot be the name of a function"],
     ),
     "function-of-others": (
         {"environment": {"functions": {name: {"bash": "x"} for name in ("if", "module", "sudo")}}},
-        [f"environment.functions: `{name}` cannot be the name of a function" for name in ("if", "module", "sudo")],
+        [f"environment: `{name}` cannot be the name of a function" for name in ("if", "module", "sudo")],
     ),
     "function-braces": (
         {"environment": {"on_unload": {"bash": "x", "csh": "echo ${HOME}"}}},
@@ -214,7 +214,7 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "function-quote": (
         {"environment": {"functions": {"f": {"bash": "x", "csh": "echo 'a'"}}}},
-        ["environment.functions: `csh` of f cannot hold `'`: Lmod makes an alias of it, between such quotes"],
+        ["environment: `csh` of f cannot hold `'`: Lmod makes an alias of it, between such quotes"],
     ),
     "function-lines": (
         {"environment": {"functions": {"f": {"bash": "x", "csh": "a\nb"}}}},

@@ -25,7 +25,7 @@ from envmgr.cli.render import print_error, print_json, print_table, to_data
 from envmgr.errors import CommandError, EnvmgrError, InputError, Interrupted
 from envmgr.publish.records import PublishedEntry
 from envmgr.report import Finding, Result, Table
-from envmgr.steps.verify import VerifyResult
+from envmgr.steps.verify_result import VerifyResult
 from envmgr.verbs.schema import result_classes
 from envmgr.verbs.shell_init import ShellInitResult
 from tests.helpers.places import ROOT

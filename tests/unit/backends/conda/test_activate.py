@@ -168,7 +168,7 @@ _tell() { echo "$1"; }
 _tool_activation
 """
     assert refuse("export A=1", text) == (
-        "error[activation-defines-function]: etc/conda/activate.d/b.sh defines the functions _tell, _tool_activation\n"
+        "error[activation-changes-shell]: etc/conda/activate.d/b.sh defines functions: _tell, _tool_activation\n"
         "\n"
         f"hint: {SETS_ONLY}"
     )
@@ -179,8 +179,8 @@ def test_capture_takes_a_function_that_is_removed_again(capture):
 
 
 def test_capture_refuses_an_exported_function_and_an_alias(refuse):
-    assert "a.sh defines the function helper\n" in refuse("helper() { :; }\nexport -f helper")
-    assert "a.sh defines the aliases l, ll\n" in refuse("alias ll='ls -l' l=ls")
+    assert "a.sh defines functions: helper\n" in refuse("helper() { :; }\nexport -f helper")
+    assert "a.sh defines aliases: l, ll\n" in refuse("alias ll='ls -l' l=ls")
 
 
 def test_capture_drops_a_backup_of_path_whatever_its_name(capture):
@@ -461,7 +461,7 @@ def test_capture_refuses_variables_that_no_entry_may_change(refuse, name, text, 
         f"error[activation-forbidden]: etc/conda/activate.d/b.sh changes {name}\n"
         f"  {context.format(name=name)}\n"
         "\n"
-        f"hint: no entry may change {name}, which reaches into programs outside it: build without this package"
+        "hint: no module may do so: it reaches into other programs; build without this package"
     )
 
 

@@ -100,18 +100,21 @@ def test_module_that_defines_functions_is_refused(tree: Path, tmp_path: Path) ->
     file = make_module(tmp_path / "modules", tree)
     file.write_text('set_shell_function("vend", "echo 1", "echo 1")\n')
     error = fault(tree, module=str(file))
-    assert error.reference == "activation-defines-function"
+    assert error.reference == "activation-changes-shell"
     assert "the recipe's `environment`" in error.hint
 
 
 @pytest.mark.parametrize(
     "line",
-    ['prepend_path("LD_LIBRARY_PATH", "/opt/other/lib")', 'setenv("PYTHONPATH", "/x")', 'setenv("LD_PRELOAD", "/x")'],
+    ['prepend_path("LD_LIBRARY_PATH", "/opt/other/lib")', 'setenv("PYTHONPATH", "TREE")', 'setenv("LD_PRELOAD", "/x")'],
 )
 def test_libraries_of_others_are_refused(tree: Path, tmp_path: Path, line: str) -> None:
     file = make_module(tmp_path / "modules", tree)
-    file.write_text(line + "\n")
-    assert fault(tree, module=str(file)).reference == "activation-forbidden"
+    file.write_text(line.replace("TREE", str(tree)) + "\n")
+    error = fault(tree, module=str(file))
+    assert error.head == f"error[activation-forbidden]: `module {file}` changes {line.split(chr(34))[1]}"
+    only = ", and may get only folders of the software itself" * ("PRELOAD" not in line)
+    assert error.hint.startswith(f"no module may do so: it reaches into other programs{only}; say in the recipe's")
 
 
 @pytest.mark.parametrize(

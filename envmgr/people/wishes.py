@@ -9,7 +9,6 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from envmgr.errors import InputError
-from envmgr.exchange import REQUIREMENTS, read_file
 from envmgr.people.lock import UserLock
 from envmgr.people.solve import Wish
 from envmgr.report import Reporter
@@ -34,6 +33,8 @@ def rows_of(packages: Sequence[str], file: Path | None, runner: Runner, reporter
 
 
 def _rows_in(file: Path, runner: Runner, reporter: Reporter) -> tuple[str, ...]:
+    from envmgr.exchange import REQUIREMENTS, read_file
+
     _, contents = read_file(file, runner, way=_WAY, otherwise=REQUIREMENTS)
     left = [f"{file}{f':{row.line}' if row.line else ''}: left out: {row.text}: {row.why}" for row in contents.left]
     left += [f"{file}: left out: {spec}: a package of conda" for spec in contents.specs]

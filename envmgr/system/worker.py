@@ -7,7 +7,6 @@ that group, so that nothing goes on writing. The last event is `done` or `error`
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -58,6 +57,8 @@ def serve(work: Callable[[Request], None]) -> NoReturn:
 
 def cancel_on_sigterm() -> None:
     """Cancel the task that calls this at SIGTERM: half a download is removed then."""
+    import asyncio
+
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)

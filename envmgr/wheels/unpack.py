@@ -11,8 +11,6 @@ import re
 import warnings
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
     from installer.records import Hash
     from installer.sources import WheelFile
 
+_FEW = 4 << 20  # bytes of wheels: to start processes for them would take longer than to unpack them
 _PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _OF_PYTHON = re.compile(
     r"(bin/)?(pyvenv\.cfg|pybuilddir\.txt)|bin/python(3(\.[0-9]+)?)?|lib(64)?/(python[0-9]+\.zip|libpython[^/]*)"
@@ -186,9 +185,20 @@ def inflate_by_isal() -> None:
 
 
 def unpack_all(wheels: list[Path], root: Path, final: Path, minor: str, jobs: int) -> None:
-    """Unpack the wheels, each in a process of its own, the biggest first. Runs inside a worker; event `linked`."""
+    """Unpack the wheels, each in a process of its own if they are not `_FEW`, the biggest first. Runs inside a worker;
+    event `linked`.
+    """
     # A large wheel that begins last would keep one process busy after all others have ended.
     ordered = sorted(wheels, key=lambda path: path.stat().st_size, reverse=True)
+    if sum(path.stat().st_size for path in ordered) < _FEW:
+        for path in ordered:
+            unpack(path, root, final, minor)
+            emit("linked", name=path.name)
+        return
+
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from concurrent.futures.process import BrokenProcessPool
+
     with ProcessPoolExecutor(max(1, min(jobs, len(ordered)))) as pool:
         under_way = {pool.submit(unpack, path, root, final, minor): path for path in ordered}
         try:
@@ -210,12 +220,12 @@ def unpack(wheel: Path, root: Path, final: Path, minor: str) -> None:
 
     from envmgr.wheels.destination import Destination
 
+    tree = root / final.relative_to("/")
     schemes = _schemes(wheel.name.partition("-")[0], minor)
     destination = Destination(
-        {scheme: str(final / folder) for scheme, folder in schemes.items()},
+        {scheme: str(tree / folder) for scheme, folder in schemes.items()},
         interpreter=str(final / "bin" / f"python{minor}"),
         script_kind="posix",
-        destdir=str(root),
         overwrite_existing=True,  # what two wheels have alike; the rest was refused before
     )
     with as_bad_wheel(wheel), warnings.catch_warnings(), WheelFile.open(wheel) as source:

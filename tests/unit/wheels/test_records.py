@@ -206,6 +206,7 @@ def test_row_of_a_record_that_is_none_raises_nothing_else(tmp_path: Path, row: s
 
 def test_process_that_unpacks_and_is_killed_is_told_as_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = Wheelhouse(tmp_path).wheel("one")
+    monkeypatch.setattr("envmgr.wheels.unpack._FEW", 0)
     monkeypatch.setattr("envmgr.wheels.unpack.unpack", killed)
     with pytest.raises(Ended) as told:
         unpack_all([wheel], tmp_path / "root", Path("/final"), "3.11", 1)

@@ -12,17 +12,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.measure import Claim, NotMeasured, Ratio, Took, alternate, took
+from benchmarks.measure import Claim, NotMeasured, Ratio, Took, alternate, cpu_only, took
 from benchmarks.site import envmgr, make_site
 from envmgr.system.files import pretty_json, remove_tree
 
 ROWS = ("jupyterlab==4.6.*", "notebook", "scikit-learn", "pandas", "matplotlib", "sympy", "requests", "rich", "tqdm")
 PLATFORM = "x86_64-manylinux_2_28"
 _UV = Path(sys.executable).with_name("uv")
-
-
-def _cpu_only(one: Took) -> Took:
-    return Took(one.cpu or one.wall, one.cpu)
 
 
 def claims(channel: str, runs: int) -> list[Claim]:
@@ -44,10 +40,10 @@ def claims(channel: str, runs: int) -> list[Claim]:
 
         def ours() -> Took:
             (recipe / "wheels.lock").unlink(missing_ok=True)
-            return _cpu_only(took(envmgr("lock", "wheels/1"), env=env))
+            return cpu_only(took(envmgr("lock", "wheels/1"), env=env))
 
         ours()  # writes the bytecode of what it imports
-        pairs = alternate(ours, lambda: _cpu_only(took(uv)), runs)
+        pairs = alternate(ours, lambda: cpu_only(took(uv)), runs)
         number = sum(not line.startswith(("#", " ")) for line in (recipe / "wheels.lock").read_text().splitlines())
     finally:
         remove_tree(root)

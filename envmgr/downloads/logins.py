@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import json
-import netrc
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,6 +40,8 @@ def with_login(url: str, environ: Mapping[str, str] = os.environ) -> tuple[str, 
 
 def netrc_login(host: str, environ: Mapping[str, str]) -> tuple[str, str] | None:
     """Return user and password of a host from the file that NETRC names, or from `~/.netrc`."""
+    import netrc
+
     try:
         found = netrc.netrc(environ.get("NETRC")).authenticators(host)
     except (OSError, netrc.NetrcParseError):

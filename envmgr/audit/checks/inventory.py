@@ -1,4 +1,4 @@
-"""What nodes and their shells have: files, mounts, packages, accounts, variables, programs. It is asked for by name.
+"""Inventory of nodes and their shells: files, mounts, packages, accounts, variables, programs. It is asked for by name.
 
 Nothing is judged yet: the answers are for comparing.
 """

@@ -16,7 +16,7 @@ _TAB = r"\t"  # as facts have it: see `escaped`
 @dataclass(frozen=True, slots=True)
 class Inventory:
     """(kind, key) -> value. `closed` are kinds that were not looked at whole, and are compared with nothing; `unread` single keys
-    that this account may not read; `cut` kinds with more than is told.
+    that this account may not read; `cut` kinds of which there is more.
     """
 
     values: Mapping[tuple[str, str], str]

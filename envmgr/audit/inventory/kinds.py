@@ -15,8 +15,8 @@ from envmgr.system.models import FrozenModel
 from envmgr.system.yamlfile import parse_yaml
 
 How = Literal["added", "gone", "mode", "options", "changed"]
-"""How a value differs: there is one where others have none, or none where they have one; by a mode or by options of a mount alone; or
-by more.
+"""How a value differs: there is one where others have none, or none where they have one; only by a mode, or by options of a mount; or by
+more.
 """
 
 _MODE = re.compile(r"(?<![^ ])[0-7]{3,4}(?= )")
@@ -50,7 +50,7 @@ class Kind(FrozenModel):
     rows: tuple[KindRow, ...] = ()
 
     def in_baseline(self, value: str) -> bool:
-        """Return whether a baseline has this value: a digest for one audit alone is no use to another."""
+        """Return whether a baseline has this value: a digest that is good for one audit is no use to another."""
         return self.baseline and _SALTED.match(value) is None
 
     def told(self, key: str, value: str | None, right: str | None, nodes: str) -> tuple[Severity, str, Steps]:
@@ -105,4 +105,4 @@ def _read(path: Path) -> dict[str, Kind]:
 
 
 KINDS: Mapping[str, Kind] = _read(Path(__file__).with_name("kinds.yaml"))
-"""name -> kind, in the order in which they are told."""
+"""name -> kind."""

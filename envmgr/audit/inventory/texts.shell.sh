@@ -140,7 +140,7 @@ inventory_look() (
     inventory_flags=$shell_flags inventory_options=${BASHOPTS-} inventory_ifs=$shell_ifs
     export inventory_flags inventory_options inventory_ifs inventory_brought inventory_salt inventory_file
     LC_ALL=C command awk -F '\t' -v job="${job-}" '
-      # A value that is nobody else'"'"'s is told by a digest that is good for this audit alone; see END.
+      # Of a value that is nobody else'"'"'s there is only a digest, good for this audit; see END.
       function private(kind, key, value) {
         if (++hidden > 40) return
         print ENVIRON["inventory_salt"] value | digest

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # The inventory of the node itself. What may hang (a server, a directory service) is left behind with all that comes after it. No folder of a server is
-# entered. Of a file that others cannot read no more is told than a digest that is good for this audit alone, of a private key not even that.
+# entered. Of a file that others cannot read the answer has only a digest that is good for this audit, of a private key not even that.
 : "${user?}" "${build_user?}" "${inventory_salt?}" "${inventory_seconds?}" "${inventory_path?}" "${inventory_named?}" "${names_peers?}"
 
 # Start-up files of root; those of the user are looked at in the user's shell.
@@ -66,7 +66,7 @@ inventory_files() {
   set -- /dev/null /tmp /var/tmp /dev/shm /var/spool /var/spool/slurmd
   for inventory_folder in '' /opt /usr/local /usr/local/bin /usr/local/sbin /usr/local/lib /usr/local/lib64 /usr/local/include /usr/local/etc; do
     inventory_near "$inventory_folder" || continue
-    # Names alone: a look at a mount point of a server might not come back.
+    # Names only: a look at a mount point of a server might not come back.
     for inventory_file in "$inventory_folder"/*; do
       case $inventory_far in *"
 $inventory_file
@@ -74,8 +74,8 @@ $inventory_file
     done
   done
   if [ -r /root ]; then for inventory_file in $inventory_dots; do set -- "$@" "/root/$inventory_file"; done; fi
-  # Of all but /etc and the folders of programs, itself alone.
-  find /etc /usr/bin /usr/sbin "$@" /etc/ssl/certs/ca-certificates.crt -maxdepth 8 -xdev \( -path /etc/.git -o -path /etc/ssl/certs \
+  # Only /etc, which is among them, and the folders of programs are entered.
+  find "$@" /usr/bin /usr/sbin /etc/ssl/certs/ca-certificates.crt -maxdepth 8 -xdev \( -path /etc/.git -o -path /etc/ssl/certs \
     -o -path /etc/pki/ca-trust/extracted -o -path '/etc/lvm/*' -o -path /etc/envmgr/recipes -o -path /etc/envmgr/site.yaml \) -prune -o \
     -printf '%y\t%m %U:%G\t%s\t%p\t%l\n' \( -path /etc -o -path '/etc/*' -o -path /usr/bin -o -path /usr/sbin -o -prune \) 2>/dev/null >"$0.found"
   # `plain` has paths to take the sum of; in `told` such a file is `file<TAB>PATH<TAB>MODE OWNER`, and `closed` where others cannot read it.
@@ -106,10 +106,11 @@ $inventory_file
       print $4 >plain
       print "sum\t" $4 "\t" mode " " owner "\t" (shut || int(last / 4) % 2 == 0 ? "closed" : "")
     }' "$0.found" >"$0.told"
-  # A file that has the name of its own node, or a number of its disks, is copied without them; not one that has names of other nodes, too.
+  # A file that has the name of its own node, or a number of its disks, is copied without them; not one that has names of other nodes, too,
+  # and no program: those are written once for all nodes.
   mkdir "$0.copies" "$0.salted"
   case $inventory_own in
-    *[0-9]*) xargs -d '\n' grep -l -I -w -s -F -e "${inventory_own%%.*}" -- <"$0.plain" >"$0.named" ;;
+    *[0-9]*) grep -v -E '^/etc/envmgr/|^/usr/|\.(lua|py|pl|c?sh)$' "$0.plain" | xargs -d '\n' -r grep -l -I -w -s -F -e "${inventory_own%%.*}" -- >"$0.named" ;;
     *) : >"$0.named" ;;
   esac
   if [ -r /etc/fstab ]; then echo /etc/fstab >>"$0.named"; fi

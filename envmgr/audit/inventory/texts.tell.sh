@@ -1,9 +1,9 @@
 # shellcheck shell=sh
 # inventory_tell KIND…: lines `KIND<TAB>KEY<TAB>VALUE` on stdin as facts; `looked<TAB>KIND` says that a kind was looked at whole, and what of the
-# kinds named was not is `closed`. Sorted, and without the node's own name, so that nodes that are alike say the same bytes. A name without a digit is a
-# word that nodes have for other reasons. Programs of the shell's own PATH are not called: a start-up file may have put others there.
+# kinds named was not is `closed`. Sorted, and without the node's own name and the job's number in paths, so that nodes that are alike say the same
+# bytes. A name without a digit is a word that nodes have for other reasons. Programs of the shell's own PATH are not called: a start-up file may have put others there.
 inventory_path=/usr/sbin:/usr/bin:/sbin:/bin
-# For awk: a text with `by` for a name that stands alone in it.
+# For awk: a text with `by` for a name that is a word of its own in it.
 # shellcheck disable=SC2016
 inventory_named='
   function named(text, name, by,  at, before, after, done) {
@@ -43,7 +43,7 @@ inventory_tell() (
         key = named(named(key, host, "NODE"), short, "NODE")
         value = named(named(value, host, "NODE"), short, "NODE")
       }
-      if (job != "") value = named(value, job, "JOB")
+      if (job != "" && $1 ~ /^(env|folder)$/ && (value == job || value ~ /\//)) value = named(value, job, "JOB")
       print "@" mark ($1 == "raw" ? "~" : "") "inventory." $1 "|" key "\t" substr(value, 1, 600)
     }
     END {

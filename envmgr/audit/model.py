@@ -342,7 +342,7 @@ class Check:
     only for a check that wants them. With `published`, it has nothing to look at if nothing is published. With
     `modules`, its findings follow from a missing Lmod or an unreachable prefix. `loads` means that it loads modules in
     each context, or looks at what was loaded, and so runs after checks of what a shell inherits. `joins` means one
-    finding for all places with the same finding.
+    finding for all places with the same finding. One that is `named` is done only by its name.
     """
 
     judge: Callable[[Evidence], Iterable[Row]] = lambda _: ()
@@ -354,6 +354,7 @@ class Check:
     wants: frozenset[Want] = frozenset()
     loads: bool = False
     joins: bool = False
+    named: bool = False
     table: CheckTable = NO_TABLE
     text: str = ""
 

@@ -92,7 +92,8 @@ class AuditPlan(ProbePlan):
     `samples` are the entries that the audit looks at closely. `loads` maps each of them to the environment that loading
     it gives here, and `roots` maps it to its install's folder. `installs` are those of all published entries. `peers`
     maps names of nodes (of many nodes, a part) to their addresses on this host. `day` is a number that draws the
-    samples, so that tomorrow's differ. `outside` is as in the published generation.
+    samples, so that tomorrow's differ. `outside` is as in the published generation. `salt` is for digests of what nobody
+    may read: those of two audits cannot be compared.
     """
 
     site: Site
@@ -105,6 +106,7 @@ class AuditPlan(ProbePlan):
     outside: Mapping[str, Outside] = field(default_factory=dict)
     peers: Mapping[str, str] = field(default_factory=dict)
     day: int = 0
+    salt: str = ""
 
     @property
     def deep(self) -> bool:

@@ -78,7 +78,7 @@ with_limit() {
       kill "$limit_child" 2>/dev/null
       return 124
     fi
-    doze 5
+    doze 20
   done
   read -r limit_status <"$limit_file.rc"
   return "$limit_status"

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from envmgr.audit.ask import inventory
+from envmgr.audit.ask import other_modules
 from envmgr.audit.ask.gather import gather
-from envmgr.audit.ask.inventory import FoundModule, read_inventory
+from envmgr.audit.ask.other_modules import FoundModule, read_other_modules
 from envmgr.audit.checks import get_check
 from envmgr.audit.fit.matrix import observed
 from envmgr.audit.model import Check, Evidence
@@ -127,7 +127,7 @@ def adopt(
     except EnvmgrError:
         lmod = None
     checks: dict[str, Check] = {each: get_check(each) for each in _CHECKS}
-    checks["inventory"] = inventory.CHECK
+    checks["other-modules"] = other_modules.CHECK
     site = with_user(ctx.site, user, ctx.environ)
     request = AuditRequest(nodes=nodes, via=via, drawn=False)
     evidence = gather(request, checks, site, lmod, ctx.runner, ctx.reporter).evidence
@@ -142,7 +142,7 @@ def adopt(
         text=text,
         output=output if answered else None,
         modules=found,
-        cut=any("inventory.cut" in group.facts for group in evidence.fleet.groups),
+        cut=any("other_modules.cut" in group.facts for group in evidence.fleet.groups),
         dry_run=dry_run,
         trees=trees_above([Path(module.root) for module in found if module.root], ctx.runner),
     )
@@ -160,7 +160,7 @@ def _modules(evidence: Evidence, entries: Mapping[str, Sequence[str]]) -> Iterat
     nodes: dict[FoundModule, list[str]] = {}
     missing: dict[FoundModule, list[str]] = {}
     for group in evidence.shells.groups:
-        for found in read_inventory(group.facts):
+        for found in read_other_modules(group.facts):
             module = replace(found, gone=False)
             nodes.setdefault(module, []).extend(group.nodes)
             missing.setdefault(module, []).extend(group.nodes if found.gone else ())

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from envmgr.audit.ask import inventory
+from envmgr.audit.ask import other_modules
 from envmgr.audit.causes import TraceQuestion, Traces
 from envmgr.audit.checks import all_checks, munge
 from envmgr.audit.controller import SlurmView
@@ -117,8 +117,8 @@ def evidence(
     here: dict[str, object] = {"munge": munge.Decoded({})} if slurm or slurm_broken else {}
     by_facts: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for node, facts in answers.items():
-        # a real answer has facts of all checks: `inventory.cut` is of none that is judged here
-        healthy = {"gate": "ok", "software.seen": str(len(entries or {})), "inventory.cut": "yes"}
+        # a real answer has facts of all checks: `other_modules.cut` is of none that is judged here
+        healthy = {"gate": "ok", "software.seen": str(len(entries or {})), "other_modules.cut": "yes"}
         by_facts.setdefault(tuple(sorted({**healthy, **facts}.items())), []).append(node)
     groups = tuple(Group(dict(facts), tuple(nodes)) for facts, nodes in by_facts.items())
     replies = {node: Reply(node, "answered", "", "", *(times or {}).get(node, (100.0, 101.0))) for node in answers}
@@ -151,7 +151,7 @@ def evidence(
 @cache
 def declared() -> Declared:
     """The facts that any check's table declares, or every probe's."""
-    return Declared(*(check.table for check in all_checks().values()), inventory.CHECK.table)
+    return Declared(*(check.table for check in all_checks().values()), other_modules.CHECK.table)
 
 
 def refuse_undeclared(answers: Iterable[Mapping[str, str]]) -> None:

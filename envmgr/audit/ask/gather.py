@@ -6,6 +6,7 @@ behind. Then real batch jobs are sent, only to nodes whose prefix answered: a jo
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -80,6 +81,7 @@ def gather(
         init=str(lmod.package / "init") if lmod else "",
         shells=(*site.audit.shells, *request.contexts),
         day=int(time.time() // 86400) if request.drawn and not (request.baseline or request.save_baseline) else 0,
+        salt=secrets.token_hex(8),
     )
     asker = Asker(site, runner, reporter, time.monotonic() + site.transport.deadline, here=request.here)
     sets = NodeSets(site, runner, site.transport.deadline)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from envmgr.audit.ask import inventory
+from envmgr.audit.ask import other_modules
 from envmgr.audit.baseline import baseline_text
 from envmgr.audit.causes import Traces
 from envmgr.audit.checks import all_checks
@@ -103,4 +103,4 @@ def test_no_answer_ends_the_table_of_entries_and_nodes(facts: list[dict[str, str
 @given(st.lists(VALUE | st.just("fftw/3|/sw/modulefiles|by hand|/sw/fftw")))
 def test_no_answer_ends_the_list_of_modules(lines: list[str]) -> None:
     text = "\n".join(lines)
-    assert len(inventory.read_inventory({"inventory.modules": text})) <= len(text.splitlines())
+    assert len(other_modules.read_other_modules({"other_modules.modules": text})) <= len(text.splitlines())

@@ -13,7 +13,7 @@ def test_software_that_a_node_lacks_is_named_with_the_node() -> None:
     line = "fftw/3.3.10|/apps/modulefiles|by hand|/apps/fftw/3.3.10"
     own = "tool/1|/opt/modulefiles|by hand|"
     answers = {"c1": f"{line}\n{own}", "c2": f"{line}|gone\n{own}", "c3": f"{line}|gone", "c4": "odd|line"}
-    groups = tuple(Group({"inventory.modules": text, "gate": "ok"}, (node,)) for node, text in answers.items())
+    groups = tuple(Group({"other_modules.modules": text, "gate": "ok"}, (node,)) for node, text in answers.items())
     given = replace(evidence({}), ways={"ssh": Fleet(groups, {}, {}, ())})
     found = {module.name: module for module in _modules(given, {})}
     assert (found["fftw"].nodes, found["fftw"].missing) == ("c[1-3]", "c[2-3]")

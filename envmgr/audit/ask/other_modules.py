@@ -1,8 +1,8 @@
 """The modules of nodes, and the tool that made each: EasyBuild, Spack, conda, EESSI, or none. `envmgr adopt` asks for
 them.
 
-This has the form of a check and has no findings: `read_inventory` reads what nodes report. The tool is known from the
-module's file (EasyBuild and Spack write their names into it), else from the first folder that the file names:
+This has the form of a check and has no findings: `read_other_modules` reads what nodes report. The tool is known from
+the module's file (EasyBuild and Spack write their names into it), else from the first folder that the file names:
 `easybuild/`, `conda-meta/`, `.spack/`.
 """
 
@@ -35,13 +35,13 @@ class FoundModule:
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
-    given = assign(inventory_most=MOST, inventory_seconds=30)
+    given = assign(other_modules_most=MOST, other_modules_seconds=30)
     return {"login": f"{opened(plan.day, plan.seconds)}{given}{script_text(__file__, 'sh')}"}
 
 
-def read_inventory(facts: Facts) -> tuple[FoundModule, ...]:
-    rows = (line.split("|") for line in facts.get("inventory.modules", "").splitlines())
+def read_other_modules(facts: Facts) -> tuple[FoundModule, ...]:
+    rows = (line.split("|") for line in facts.get("other_modules.modules", "").splitlines())
     return tuple(FoundModule(r[0], r[1], r[2], r[3], r[4:] == ["gone"]) for r in rows if 4 <= len(r) <= 5)
 
 
-CHECK = Check(probe=probe, table=CheckTable(part="inventory"))
+CHECK = Check(probe=probe, table=CheckTable(part="other_modules"))

@@ -1,20 +1,20 @@
 # shellcheck shell=sh
 # Modules, a line each: `NAME|FOLDER|what made it|ROOT`, and `|gone` where the user finds no ROOT. Behind opened.sh.
-: "${prefix?}" "${room?}" "${inventory_most?}" "${inventory_seconds?}"
+: "${prefix?}" "${room?}" "${other_modules_most?}" "${other_modules_seconds?}"
 
 if [ -n "${module_cmd?}" ]; then
   module_visible | sed 's/([A-Z:a-z]*)$//' | grep -v -E '(^|/)(lmod|settarg)$|^(dot|module-git|module-info|modules|null|use\.own)$' | awk -v prefix="$prefix/" '
     /^\/.*:$/ { folder = substr($0, 1, length($0) - 1); sub(/\/+$/, "", folder); next }
     folder != "" && index(folder "/", prefix) != 1 && !/\/$/ && NF { print folder "\t" $0 }
-  ' >"$room/inventory.listed"
+  ' >"$room/other_modules.listed"
   # And those of folders that modules open, which are listed once these are loaded.
   opened_folders
-  while IFS='|' read -r inventory_folder _; do
-    opened_names "$inventory_folder" | sed "s|^|$inventory_folder$(printf '\t')|"
-  done <"$room/opened" >>"$room/inventory.listed"
-  head -n "$inventory_most" "$room/inventory.listed" >"$room/inventory"
+  while IFS='|' read -r other_modules_folder _; do
+    opened_names "$other_modules_folder" | sed "s|^|$other_modules_folder$(printf '\t')|"
+  done <"$room/opened" >>"$room/other_modules.listed"
+  head -n "$other_modules_most" "$room/other_modules.listed" >"$room/other_modules"
   # shellcheck disable=SC2016 # the inner shell's
-  with_limit "$inventory_seconds" "$room/inventory.told" /bin/sh -c '
+  with_limit "$other_modules_seconds" "$room/other_modules.told" /bin/sh -c '
     tab=$(printf "\t")
     while IFS=$tab read -r folder name; do
       file=$folder/$name
@@ -37,6 +37,6 @@ if [ -n "${module_cmd?}" ]; then
       [ -z "$root" ] || [ -e "$root" ] || gone="|gone"
       printf "%s|%s|%s|%s%s\n" "$name" "$folder" "$made" "$root" "$gone"
     done <"$1"
-  ' sh "$room/inventory" || put inventory.cut yes
-  LC_ALL=C sort "$room/inventory.told" | lines inventory.modules
+  ' sh "$room/other_modules" || put other_modules.cut yes
+  LC_ALL=C sort "$room/other_modules.told" | lines other_modules.modules
 fi

@@ -1,0 +1,57 @@
+"""The inventory of a node or of one of its shells, from the facts that it reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from envmgr.audit.inventory.kinds import KINDS
+from envmgr.probe.model import Facts
+from envmgr.probe.shell import looked_key
+
+_PART = "inventory"
+_TAB = r"\t"  # as facts have it: see `escaped`
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """(kind, key) -> value. `closed` are kinds that were not looked at whole, and are compared with nothing; `unread` single keys
+    that this account may not read; `cut` kinds of which there is more.
+    """
+
+    values: Mapping[tuple[str, str], str]
+    closed: frozenset[str]
+    unread: frozenset[tuple[str, str]]
+    cut: frozenset[str]
+
+
+def read_inventory(facts: Facts, beginning: str = "") -> Inventory:
+    """Return the node's inventory, or with the `beginning` of a shell's facts that shell's.
+
+    Kinds that the answer says nothing about, because the look did not end, are closed.
+    """
+    scope = "shell" if beginning else "node"
+    values: dict[tuple[str, str], str] = {}
+    told: dict[str, list[str]] = {"closed": [], "cut": []}
+    start = f"{beginning}{_PART}."
+    for fact, text in facts.items():
+        kind = fact.removeprefix(start)
+        if kind == fact:
+            continue
+        if kind in told:
+            told[kind] = [line.partition(_TAB)[0] for line in text.splitlines()]
+        elif kind in KINDS:
+            for line in text.splitlines():
+                key, tab, value = line.partition(_TAB)
+                if tab:
+                    values[kind, key] = value
+    closed = {line for line in told["closed"] if line in KINDS}
+    if f"{beginning}{looked_key(_PART, 'context' if beginning else 'node')}" not in facts or "all" in told["closed"]:
+        closed = {name for name, kind in KINDS.items() if kind.scope == scope}
+    unread = (line.partition(" ") for line in told["closed"])
+    return Inventory(
+        {at: value for at, value in values.items() if at[0] not in closed},
+        frozenset(closed),
+        frozenset((kind, key) for kind, _, key in unread if key and kind in KINDS),
+        frozenset(told["cut"]).intersection(KINDS),
+    )

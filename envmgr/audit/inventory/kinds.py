@@ -1,0 +1,108 @@
+"""The kinds of the inventory, `kinds.yaml`: what a difference of each is, how near it is to a cause, and what is said of it
+where it harms nobody.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from envmgr.audit.table import Steps, fill
+from envmgr.report import Severity
+from envmgr.system.models import FrozenModel
+from envmgr.system.yamlfile import parse_yaml
+
+How = Literal["added", "gone", "mode", "options", "changed"]
+"""How a value differs: there is one where others have none, or none where they have one; only by a mode, or by options of a mount; or by
+more.
+"""
+
+_MODE = re.compile(r"(?<![^ ])[0-7]{3,4}(?= )")
+_SALTED = re.compile(r"~[0-9a-f]{12}\b")
+
+
+class KindRow(FrozenModel):
+    """Words for differences whose key has the regex `key`, and that are `when`. What it lacks the next row has.
+
+    In `says` and `hint` stand `{key}`, `{value}`, `{right}`, `{nodes}`; in a hint also the right `{mode}`, and the
+    `{options}` of a mount that are to be.
+    """
+
+    key: str = ""
+    when: tuple[How, ...] = ()
+    severity: Severity | None = None
+    says: str = ""
+    hint: Steps = Steps()
+
+
+class Kind(FrozenModel):
+    """One kind. `scope` is what reports it. A `symptom` is no cause where a difference that has a relation to it is one.
+
+    The greater its `depth`, from 0 to 1, the nearer it is to a cause. A `baseline` has it, or not.
+    """
+
+    scope: Literal["node", "shell", "slurm"]
+    symptom: bool = False
+    depth: float
+    baseline: bool = True
+    rows: tuple[KindRow, ...] = ()
+
+    def in_baseline(self, value: str) -> bool:
+        """Return whether a baseline has this value: a digest that is good for one audit is no use to another."""
+        return self.baseline and _SALTED.match(value) is None
+
+    def told(self, key: str, value: str | None, right: str | None, nodes: str) -> tuple[Severity, str, Steps]:
+        """Return the severity, the sentence and the hint of a difference; None is a value that is not there."""
+        rows = [*self._rows(key, how_it_differs(value, right))]
+        given = {
+            "key": key,
+            "value": "not there" if value is None else value,
+            "right": "not there" if right is None else right,
+            "nodes": nodes,
+            "mode": mode[0] if right and (mode := _MODE.search(right)) else "",
+            "options": _missing_options(value, right),
+        }
+        severity: Severity = next((row.severity for row in rows if row.severity is not None), "note")
+        says = next((row.says for row in rows if row.says), "{key} is {value}; {right} on others")
+        hint = next((row.hint for row in rows if row.hint), Steps())
+        return severity, fill(says, given), hint.filled(given)
+
+    def _rows(self, key: str, how: How) -> Iterator[KindRow]:
+        return (row for row in self.rows if re.search(row.key, key) and (not row.when or how in row.when))
+
+
+def how_it_differs(value: str | None, right: str | None) -> How:
+    """Return how a value differs from the right one."""
+    if right is None:
+        return "added"
+    if value is None:
+        return "gone"
+    if _told(value) != _told(right):  # one is closed to others: no more can be compared than what follows
+        value, right = value.partition(" ")[2], right.partition(" ")[2]
+    if _MODE.sub("", value) == _MODE.sub("", right):
+        return "mode"
+    return "options" if _missing_options(value, right) and value.split(" ")[:2] == right.split(" ")[:2] else "changed"
+
+
+def _told(value: str) -> bool:
+    """Return whether a value begins with what can be compared between nodes of any mode: no digest for one audit, no `-`."""
+    return not value.startswith(("~", "- "))
+
+
+def _missing_options(value: str | None, right: str | None) -> str:
+    """Return the options that a mount lacks. Both are `TYPE SOURCE OPTIONS [OPTIONS]`."""
+    if not value or not right or " + " in value + right or min(value.count(" "), right.count(" ")) < 2:
+        return ""
+    has = value.split(" ")[2].split(",")
+    return ",".join(option for option in right.split(" ")[2].split(",") if option not in has)
+
+
+def _read(path: Path) -> dict[str, Kind]:
+    data: dict[str, Any] = parse_yaml(path.read_text(encoding="utf-8"), path, reviewed=False)
+    return {name: Kind.model_validate(kind) for name, kind in data.items()}
+
+
+KINDS: Mapping[str, Kind] = _read(Path(__file__).with_name("kinds.yaml"))
+"""name -> kind."""

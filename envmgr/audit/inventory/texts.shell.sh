@@ -1,0 +1,230 @@
+# shellcheck shell=sh
+# The inventory of this very shell: `shell_flags`, `shell_ifs` and `path_brought` are as the start-up files left them. What a look at a folder may keep
+# waiting is left behind. It starts few processes: every shell pays for them.
+: "${shell_flags?}" "${shell_ifs?}" "${user?}" "${room?}" "${inventory_salt?}" "${inventory_seconds?}" "${inventory_path?}"
+
+inventory_programs='awk bash cat cc chmod cp curl env find g++ gcc gfortran git grep hostname java ls make mkdir mpicc mpirun nvcc nvidia-smi perl pip pip3
+  ps python python3 R rm rsync sbatch scontrol sed sh sort srun ssh tar tr'
+inventory_homes='.lmod.d .modulerc .modulerc.lua .lmodrc.lua .config/lmod .config/pip/pip.conf .pip/pip.conf .condarc .pydistutils.cfg .Rprofile .Renviron
+  .ssh/rc .ssh/environment .pam_environment'
+inventory_starts='.bashrc .bash_profile .bash_login .bash_logout .profile .cshrc .tcshrc .login .zshenv .zprofile .zshrc'
+
+# inventory_env: what is exported, one variable a line.
+inventory_env() { /usr/bin/env -0 2>/dev/null | command tr '\n\0' ' \n'; }
+
+# inventory_state FOLDER: what this account finds there.
+inventory_state() {
+  if [ ! -e "$1" ]; then
+    echo missing
+  elif [ ! -d "$1" ]; then
+    echo "a file"
+  elif [ ! -r "$1" ] || [ ! -x "$1" ]; then
+    echo closed
+  elif [ ! -w "$1" ]; then
+    echo "not writable"
+  else
+    echo writable
+  fi
+}
+
+# inventory_paths: what this shell finds by its variables: programs, folders, what its home has.
+inventory_paths() {
+  set -f
+  inventory_usual=$IFS
+  inventory_line='
+'
+  IFS=:
+  # shellcheck disable=SC2086 # its folders
+  set -- $inventory_brought
+  IFS=$inventory_usual
+  inventory_found=
+  for inventory_name in $inventory_programs; do
+    for inventory_folder; do
+      case $inventory_folder in /*) ;; *) continue ;; esac
+      if [ -x "$inventory_folder/$inventory_name" ] && [ ! -d "$inventory_folder/$inventory_name" ]; then
+        inventory_found=$inventory_found${inventory_found:+$inventory_line}$inventory_folder/$inventory_name
+        break
+      fi
+    done
+  done
+  IFS=$inventory_line
+  # shellcheck disable=SC2086 # paths
+  set -- $inventory_found
+  IFS=$inventory_usual
+  command readlink -f "$@" | while IFS= read -r inventory_name; do
+    printf 'cmd\t%s\t%s %s\n' "${1##*/}" "$1" "$inventory_name"
+    shift
+  done
+  echo "looked	cmd"
+  IFS=:
+  for inventory_folder in ${MODULEPATH-}; do
+    IFS=$inventory_usual
+    [ -z "$inventory_folder" ] || printf 'moddir\t%s\t' "$inventory_folder" && inventory_state "$inventory_folder"
+  done
+  IFS=$inventory_usual
+  echo "looked	moddir"
+  for inventory_folder in /tmp /var/tmp /dev/shm; do
+    printf 'folder\t%s\t' "$inventory_folder"
+    inventory_state "$inventory_folder"
+  done
+  inventory_env | while IFS='=' read -r inventory_name inventory_folder; do
+    case $inventory_name in *[!A-Z0-9_]* | [!A-Z]* | *TOKEN* | *SECRET* | *PASS* | *KEY* | *CRED* | *PWD | SHELL | LMOD* | MODULE* | SLURM* | ENVMGR* | MAIL | HISTFILE | XDG_RUNTIME_DIR) continue ;; esac
+    case $inventory_folder in
+      *:*) ;;
+      /*)
+        printf 'folder\t%s\t%s ' "$inventory_name" "$inventory_folder"
+        inventory_state "$inventory_folder"
+        ;;
+    esac
+  done
+  echo "looked	folder"
+  [ -n "$inventory_login" ] || return 0
+  set +f
+  set --
+  for inventory_name in $inventory_starts; do [ ! -r "$HOME/$inventory_name" ] || set -- "$@" "$HOME/$inventory_name"; done
+  [ $# = 0 ] || command sha256sum "$@" | while read -r inventory_found inventory_name; do
+    printf 'private\t~%s\t%s\n' "${inventory_name#"$HOME"}" "$inventory_found"
+  done
+  set --
+  for inventory_name in $inventory_homes; do set -- "$@" "$HOME/$inventory_name"; done
+  for inventory_name in "$@" "$HOME"/.local/lib/python3*/site-packages; do
+    [ ! -e "$inventory_name" ] || printf 'home\t~%s\tis there\n' "${inventory_name#"$HOME"}"
+  done
+  echo "looked	home"
+}
+
+# inventory_avail: what `module avail` lists, by folder.
+inventory_avail() {
+  PATH=$inventory_brought
+  module -t avail 2>&1
+}
+
+# inventory_functions: `NAME LINE FILE` of each function, where the shell can tell.
+inventory_functions() {
+  if [ -n "${BASH_VERSION-}" ]; then
+    # shellcheck disable=SC3044 # bash's
+    shopt -s extdebug
+    # shellcheck disable=SC2046,SC3044,SC3045 # names; bash's
+    declare -F $(compgen -A function)
+  elif [ -n "${ZSH_VERSION-}" ]; then
+    # shellcheck disable=SC2016 # zsh's
+    eval 'zmodload zsh/parameter; for inventory_name in ${(k)functions}; do printf "%s 0 %s\n" "$inventory_name" "${functions_source[$inventory_name]}"; done'
+  fi
+}
+
+# shellcheck disable=SC2016 # awk's
+inventory_look() (
+  inventory_umask=$(umask)
+  umask 077
+  inventory_file=$room/inventory.$$
+  inventory_brought=${path_brought-$PATH}
+  PATH=$inventory_path
+  with_limit "$inventory_seconds" "$inventory_file" inventory_paths
+  if [ -n "$inventory_login" ] && command -v module >/dev/null && with_limit "$inventory_seconds" "$inventory_file.avail" inventory_avail; then inventory_listed=yes; fi
+  {
+    printf 'umask\tumask\t%s\nlooked\tumask\n' "$inventory_umask"
+    command cat "$inventory_file"
+    printf '\002alias\n'
+    alias 2>/dev/null
+    printf '\002func\n'
+    inventory_functions 2>/dev/null
+    printf '\002env\n'
+    inventory_env
+    if [ -n "$inventory_listed" ]; then
+      printf '\002avail\n'
+      command cat "$inventory_file.avail"
+      printf '\002\nlooked\tavail\n'
+    fi
+  } | {
+    # shellcheck disable=SC3028 # empty, but in bash
+    inventory_flags=$shell_flags inventory_options=${BASHOPTS-} inventory_ifs=$shell_ifs
+    export inventory_flags inventory_options inventory_ifs inventory_brought inventory_salt inventory_file
+    LC_ALL=C command awk -F '\t' -v job="${job-}" '
+      # Of a value that is nobody else'"'"'s there is only a digest, good for this audit; see END.
+      function private(kind, key, value) {
+        if (++hidden > 40) return
+        print ENVIRON["inventory_salt"] value | digest
+        close(digest)
+        kinds[hidden] = kind
+        keys[hidden] = key
+      }
+      function tell(kind, key, value) {
+        if (toupper(key (kind == "alias" ? value : "")) ~ /TOKEN|SECRET|PASS|KEY|CRED/) { private(kind, key, value); return }
+        while (match(value, /:\/\/[^\/@ ]*@/)) value = substr(value, 1, RSTART - 1) ":/\001/***" substr(value, RSTART + RLENGTH - 1)
+        gsub(/\001/, "", value)
+        print kind "\t" key "\t" value
+      }
+      BEGIN {
+        file = ENVIRON["inventory_file"] ".digests"
+        digest = "exec sha256sum >>'"'"'" file "'"'"'"
+        by_session = "^(_|PWD|OLDPWD|SHLVL|HOST|HOSTNAME|TERM|COLUMNS|LINES|MAIL|HISTFILE|LS_COLORS|SSH_.*|XDG_(SESSION|RUNTIME|SEAT|VTNR).*|DBUS_.*|KRB5CCNAME|INVOCATION_ID|JOURNAL_STREAM|SLURM.*|PMIX?_.*|ROCR_.*|GPU_DEVICE_ORDINAL|SRUN_DEBUG|_ModuleTable.*|__LMOD.*|__Init.*|ENVMGR_.*|inventory_.*|nameless_.*|BASH_FUNC_.*)$"
+        if (job != "") by_session = by_session "|^(XDG_.*|CUDA_VISIBLE_DEVICES|ZE_AFFINITY_MASK)$"
+      }
+      substr($0, 1, 1) == "\002" { mode = substr($0, 2); next }
+      mode == "alias" {
+        sub(/^alias ([-+][a-zA-Z-]* )*/, "")
+        at = index($0, "=")
+        if (at > 1 && substr($0, 1, at - 1) !~ /[ \047"]/) tell("alias", substr($0, 1, at - 1), substr($0, at + 1))
+        next
+      }
+      mode == "func" {
+        split($0, word, " ")
+        where = substr($0, length(word[1] word[2]) + 3)
+        if (where !~ /envmgr-audit\./ && $0 ~ /^[A-Za-z0-9]/) print "func\t" word[1] "\t" where ":" word[2]
+        next
+      }
+      mode == "env" {
+        at = index($0, "=")
+        name = substr($0, 1, at - 1)
+        value = substr($0, at + 1)
+        if (at < 2 || (name ~ by_session && name !~ /^SLURM_(CONF|EXPORT_ENV)$/)) next
+        if (name == "PATH") value = ENVIRON["inventory_brought"]
+        if (name ~ /^(LANG|LC_)/ && value !~ /^(C|POSIX|C\.UTF-8)?$/ && value ~ /^[A-Za-z0-9_.@-]*$/) foreign = foreign " " name "=" value
+        tell("env", name, value)
+        next
+      }
+      mode == "avail" {
+        if ($0 ~ /^\/.*:$/) { folder = substr($0, 1, length($0) - 1); next }
+        mark = ""
+        if (match($0, /\([^()]*\)$/)) { mark = " " substr($0, RSTART); $0 = substr($0, 1, RSTART - 1) }
+        if (folder != "" && $0 != "" && $0 !~ /\/$/) print "avail\t" folder " " $0 "\tis listed" mark
+        next
+      }
+      $1 == "private" { private("home", $2, $3); next }
+      { print }
+      END {
+        for (i = 1; i <= hidden && (getline line <file) > 0; i++) print kinds[i] "\t" keys[i] "\t~" substr(line, 1, 12)
+        flags = ENVIRON["inventory_flags"]
+        gsub(/[^aefnuvxCEPT]/, "", flags)
+        print "flags\tset\t" flags
+        if (ENVIRON["inventory_options"] != "") print "flags\tshopt\t" ENVIRON["inventory_options"]
+        ifs = ENVIRON["inventory_ifs"]
+        if (ifs == "unset" || ifs == " \t\n") ifs = "blanks"
+        gsub(/\t/, "\\t", ifs)
+        gsub(/\n/, "\\n", ifs)
+        print "ifs\tIFS\t" ifs
+        # What the probe limits itself, and what the kernel derives from memory, are passed over.
+        while ((getline line <"/proc/self/limits") > 0) {
+          key = tolower(substr(line, 5, 21))
+          sub(/ +$/, "", key)
+          split(substr(line, 27), word, " ")
+          if (key == "processes") for (i = 1; i < 3; i++) if (word[i] == "unlimited" || word[i] >= 4096) word[i] = "enough"
+          if (line ~ /^Max / && key !~ /file size|pending/) print "ulimit\t" key "\t" word[1] " " word[2]
+        }
+        said = ""
+        if (foreign != "") ("exec env -u LC_ALL" foreign " locale 2>&1 >/dev/null") | getline said
+        print "locale\tsaid\t" said
+        split("flags ifs ulimit env alias func locale", all, " ")
+        for (i in all) print "looked\t" all[i]
+      }'
+  } | inventory_tell umask flags ifs ulimit env alias func cmd locale folder moddir ${inventory_login:+avail home}
+)
+
+inventory_login='' inventory_listed=''
+# Once for an account: the user's login bash, which has the home as others see it.
+# shellcheck disable=SC3028,SC3044 # it is bash
+if [ -n "${BASH_VERSION-}" ] && [ -z "${job-}" ] && shopt -q login_shell; then
+  account_of "${user:-root}"
+  [ "${account_uid:-0}" != "$EUID" ] || inventory_login=yes
+fi
+inventory_look || put inventory.closed all

@@ -1,0 +1,289 @@
+# shellcheck shell=sh
+# The inventory of the node itself. What may hang (a server, a directory service) is left behind with all that comes after it. No folder of a server is
+# entered. Of a file that others cannot read the answer has only a digest that is good for this audit, of a private key not even that.
+: "${user?}" "${build_user?}" "${inventory_salt?}" "${inventory_seconds?}" "${inventory_path?}" "${inventory_named?}" "${names_peers?}"
+
+# Start-up files of root; those of the user are looked at in the user's shell.
+inventory_dots='.bashrc .bash_profile .bash_login .bash_logout .profile .cshrc .tcshrc .login .zshenv .zprofile .zshrc .zlogin .modulerc .lmodrc.lua'
+inventory_kernel='kernel/pid_max kernel/threads-max kernel/numa_balancing kernel/unprivileged_userns_clone kernel/yama/ptrace_scope
+  kernel/apparmor_restrict_unprivileged_userns kernel/perf_event_paranoid kernel/randomize_va_space kernel/shmmax kernel/shmall kernel/sem
+  kernel/keys/maxkeys kernel/keys/maxbytes kernel/core_pattern vm/overcommit_memory vm/overcommit_ratio vm/max_map_count vm/swappiness
+  vm/zone_reclaim_mode vm/nr_hugepages user/max_user_namespaces fs/file-max fs/nr_open fs/aio-max-nr fs/protected_hardlinks fs/protected_regular
+  fs/inotify/max_user_watches net/ipv6/conf/all/disable_ipv6 net/core/rmem_max net/core/wmem_max net/core/somaxconn net/ipv4/ip_local_port_range'
+
+# inventory_mounts: what is mounted where, without what differs by itself. In "$0.far" are the points that a server answers for, in "$0.near" others.
+inventory_mounts() {
+  : >"$0.far"
+  : >"$0.near"
+  # shellcheck disable=SC2016 # awk's
+  awk -v far="$0.far" -v near="$0.near" '
+    function sorted(text, without,  n, i, j, part, word, all) {
+      n = split(text, part, ",")
+      for (i = 2; i <= n; i++) for (j = i; j > 1 && part[j] < part[j - 1]; j--) { word = part[j]; part[j] = part[j - 1]; part[j - 1] = word }
+      for (i = 1; i <= n; i++) if (part[i] !~ without) all = all (all == "" ? "" : ",") part[i]
+      return all
+    }
+    {
+      for (i = 7; $i != "-"; i++);
+      kind = $(i + 1)
+      source = $(i + 2)
+      gsub(/\\040/, " ", $5)
+      is_near = kind ~ /^(ext[234]|xfs|btrfs|zfs|f2fs|tmpfs|overlay|vfat|jfs|reiserfs|squashfs|iso9660|ramfs|devtmpfs|rootfs)$/
+      if (!is_near && kind !~ /^(proc|sysfs|devpts|cgroup2?|mqueue|hugetlbfs|securityfs|debugfs|tracefs|pstore|bpf|configfs|efivarfs|binfmt_misc|fusectl|nsfs|rpc_pipefs)$/) print $5 >far
+    }
+    $5 ~ /^\/(proc|sys|dev\/[a-z]+|run\/(user|credentials|netns|docker|containerd)|snap|var\/lib\/(docker|containers?|containerd|kubelet))(\/|$)/ && $5 != "/dev/shm" { next }
+    kind == "squashfs" && $5 ~ /\/store\/[^\/]+\/[^\/]+$/ { next }
+    {
+      if (is_near && kind !~ /^(squashfs|iso9660|devtmpfs|rootfs)$/) print $5 >near
+      sub(/^\/dev\/loop[0-9]+$/, "/dev/loop", source)
+      sub(/^UUID=.*|^\/dev\/disk\/by-.*/, "a disk", source)
+      text = kind " " source ($4 == "/" ? "" : "[" $4 "]") " " sorted($6, "^(no|rel|strict|lazy)a?time$")
+      super = sorted($(i + 3), "^(rw|clientaddr|addr|mountaddr|port|mountport|fd|pgrp|pipe_ino|context|seclabel|lowerdir|upperdir|workdir|size|nr_inodes)(=|$)")
+      mount[$5] = mount[$5] (mount[$5] == "" ? "" : " + ") text (super == "" ? "" : " " super)
+    }
+    END { for (point in mount) print "mount\t" point "\t" mount[point] }' /proc/self/mountinfo
+  inventory_far='
+'
+  while IFS= read -r inventory_file; do inventory_far="$inventory_far$inventory_file
+"; done <"$0.far"
+}
+
+# inventory_near FOLDER: whether no server answers for a folder, and no link leads from it.
+inventory_near() {
+  [ ! -h "$1" ] || return 1
+  inventory_above=$1
+  while [ -n "$inventory_above" ]; do
+    case $inventory_far in *"
+$inventory_above
+"*) return 1 ;; esac
+    inventory_above=${inventory_above%/*}
+  done
+}
+
+# inventory_files: of what find prints, links, folders and programs, and files with the first digits of their sha256.
+# shellcheck disable=SC2016 # awk's
+inventory_files() {
+  set -- /dev/null /tmp /var/tmp /dev/shm /var/spool /var/spool/slurmd
+  for inventory_folder in '' /opt /usr/local /usr/local/bin /usr/local/sbin /usr/local/lib /usr/local/lib64 /usr/local/include /usr/local/etc; do
+    inventory_near "$inventory_folder" || continue
+    # Names only: a look at a mount point of a server might not come back.
+    for inventory_file in "$inventory_folder"/*; do
+      case $inventory_far in *"
+$inventory_file
+"*) ;; *) set -- "$@" "$inventory_file" ;; esac
+    done
+  done
+  if [ -r /root ]; then for inventory_file in $inventory_dots; do set -- "$@" "/root/$inventory_file"; done; fi
+  # Only /etc, which is among them, and the folders of programs are entered.
+  find "$@" /usr/bin /usr/sbin /etc/ssl/certs/ca-certificates.crt -maxdepth 8 -xdev \( -path /etc/.git -o -path /etc/ssl/certs \
+    -o -path /etc/pki/ca-trust/extracted -o -path '/etc/lvm/*' -o -path /etc/envmgr/recipes -o -path /etc/envmgr/site.yaml \) -prune -o \
+    -printf '%y\t%m %U:%G\t%s\t%p\t%l\n' \( -path /etc -o -path '/etc/*' -o -path /usr/bin -o -path /usr/sbin -o -prune \) 2>/dev/null >"$0.found"
+  # `plain` has paths to take the sum of; in `told` such a file is `file<TAB>PATH<TAB>MODE OWNER`, and `closed` where others cannot read it.
+  awk -F '\t' -v plain="$0.plain" '
+    BEGIN {
+      while ((getline line <"/etc/passwd") > 0) { split(line, part, ":"); if (!(part[3] in user)) user[part[3]] = part[1] }
+      while ((getline line <"/etc/group") > 0) { split(line, part, ":"); if (!(part[3] in group)) group[part[3]] = part[1] }
+    }
+    NF != 5 || $4 ~ /\\|\n/ { next }
+    {
+      split($2, how, "[ :]")
+      mode = how[1]
+      owner = (how[2] in user ? user[how[2]] : how[2]) ":" (how[3] in group ? group[how[3]] : how[3])
+      above = $4
+      sub(/\/[^\/]*$/, "", above)
+      last = mode % 10
+      shut = (above in closed) || $4 ~ /^\/root\//
+    }
+    $1 == "d" { if (shut || last % 2 == 0) closed[$4]; print "dir\t" $4 "\t" mode " " owner; next }
+    $1 == "l" { print "link\t" $4 "\t-> " $5; next }
+    $4 ~ /^\/etc\/(mtab|adjtime|\.pwd\.lock|\.updated|hostid|g?shadow)$|-$|\.cache$|\.swp$/ { next }
+    $4 ~ /^\/usr\/s?bin\// { print "prog\t" $4 "\t" mode " " owner " " $3; next }
+    {
+      # Others have these by themselves, and private keys are no one else'"'"'s.
+      by_itself = $4 ~ /^\/etc\/(hostname|machine-id|hostid|udev\/hwdb\.bin|network\/|netplan\/|NetworkManager\/system-connections\/|sysconfig\/network-scripts\/ifcfg-|systemd\/network\/|iscsi\/initiatorname|nvme\/host|crypttab|mdadm|default\/grub$|kernel\/cmdline|initramfs-tools\/conf\.d\/resume)/
+      is_key = $4 ~ /(^|\/)(ssh_host_[^\/]*|[^\/]*\.key|[^\/]*keytab|id_[a-z0-9]+|private\/.*)$/
+      if ($1 != "f" || by_itself || is_key || $3 > 4194304) { print "file\t" $4 "\t- " mode " " owner; next }
+      print $4 >plain
+      print "sum\t" $4 "\t" mode " " owner "\t" (shut || int(last / 4) % 2 == 0 ? "closed" : "")
+    }' "$0.found" >"$0.told"
+  # A file that has the name of its own node, or a number of its disks, is copied without them; not one that has names of other nodes, too,
+  # and no program: those are written once for all nodes.
+  mkdir "$0.copies" "$0.salted"
+  case $inventory_own in
+    *[0-9]*) grep -v -E '^/etc/envmgr/|^/usr/|\.(lua|py|pl|c?sh)$' "$0.plain" | xargs -d '\n' -r grep -l -I -w -s -F -e "${inventory_own%%.*}" -- >"$0.named" ;;
+    *) : >"$0.named" ;;
+  esac
+  if [ -r /etc/fstab ]; then echo /etc/fstab >>"$0.named"; fi
+  awk -v own="$inventory_own" -v folder="$0.copies" "$inventory_named"'
+    BEGIN {
+      if (own !~ /[0-9]/) own = ""
+      short = own
+      sub(/\..*/, "", short)
+      stem = short
+      sub(/[0-9]+[^0-9]*$/, "", stem)
+      gsub(/[^A-Za-z0-9_-]/, ".", stem)
+      four = "[0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f]"
+      disk = four four "-" four "-" four "-" four "-" four four four
+    }
+    {
+      file = $0
+      all = ""
+      while ((getline line <file) > 0) all = all line "\n"
+      close(file)
+      bare = named(named(all, own, "NODE"), short, "NODE")
+      if (own != "" && bare ~ ("(^|[^A-Za-z0-9_-])" stem "[0-9[]")) next
+      gsub(disk, "DISK", bare)
+      printf "%s", bare >(folder "/" ++count)
+      close(folder "/" count)
+      print folder "/" count "\t" file
+    }' "$0.named" >"$0.copied"
+  { cat "$0.plain"; cut -f 1 "$0.copied"; } | xargs -d '\n' -r sha256sum >"$0.sums" 2>/dev/null
+  awk -F '\t' -v salt="$inventory_salt" -v folder="$0.salted" '
+    FILENAME ~ /\.sums$/ { sum[substr($0, 67)] = substr($0, 1, 64); next }
+    FILENAME ~ /\.copied$/ { raw[$2] = sum[$2]; sum[$2] = sum[$1]; next }
+    $1 != "sum" { print; next }
+    !($2 in sum) { print "file\t" $2 "\t- " $3; print "closed\tfile " $2; next }
+    $4 == "closed" {
+      print salt sum[$2] >(folder "/" ++count)
+      close(folder "/" count)
+      print "salted\t" $2 "\t" $3 "\t" folder "/" count
+      next
+    }
+    {
+      print "file\t" $2 "\t" substr(sum[$2], 1, 12) " " $3
+      if ($2 in raw) print "raw\t" $2 "\t" substr(raw[$2], 1, 12)
+    }' "$0.sums" "$0.copied" "$0.told" >"$0.merged"
+  sha256sum "$0.salted"/* >"$0.sums" 2>/dev/null
+  awk -F '\t' '
+    FILENAME ~ /\.sums$/ { sum[substr($0, 67)] = substr($0, 1, 12); next }
+    $1 == "salted" { print "file\t" $2 "\t~" sum[$4] " " $3; next }
+    { print }' "$0.sums" "$0.merged"
+}
+
+# inventory_accounts: of the users that an audit knows. The day on which one ends is all that is read of its secrets.
+inventory_accounts() {
+  # shellcheck disable=SC2086 # where there is no user, there is no word of it
+  getent passwd $user $build_user root | awk -F: '{ print "account\t" $1 "\t" $3 ":" $4 " " $6 " " $7 }'
+  for inventory_name in $user $build_user; do
+    id "$inventory_name" 2>&1 | tr ' ,' '\n' | sort | awk -v name="$inventory_name" '{ all = all " " $0 } END { print "account\t" name " groups\t" substr(all, 2) }'
+  done
+  if [ -r /etc/shadow ]; then
+    # shellcheck disable=SC2086
+    getent shadow $user $build_user | awk -F: '{ print "account\t" $1 " ends\t" ($8 == "" ? "never" : $8) }'
+  else
+    printf 'closed\taccount ends\n'
+  fi
+  for inventory_name in /etc/nologin /run/nologin; do [ ! -e "$inventory_name" ] || printf 'account\t%s\tno user may log in\n' "$inventory_name"; done
+}
+
+# inventory_daemons: those that jobs and logins come from, with the limits that they pass on.
+inventory_daemons() {
+  set --
+  for inventory_name in slurmd sshd munged; do
+    inventory_pid=
+    for inventory_file in /run/"$inventory_name.pid" /run/*/"$inventory_name.pid"; do
+      [ ! -r "$inventory_file" ] || read -r inventory_pid <"$inventory_file" || :
+    done
+    if [ -r "/proc/$inventory_pid/comm" ] && read -r inventory_file <"/proc/$inventory_pid/comm" && [ "$inventory_file" = "$inventory_name" ]; then
+      :
+    else
+      inventory_pid=$(pgrep -o -x "$inventory_name")
+    fi
+    if [ -n "$inventory_pid" ]; then
+      printf 'daemon\t%s\truns\n' "$inventory_name"
+      set -- "$@" "name=$inventory_name" "/proc/$inventory_pid/limits"
+    else
+      printf 'daemon\t%s\tdoes not run\n' "$inventory_name"
+    fi
+  done
+  [ $# = 0 ] || awk '
+    /^Max / && !/pending signals|processes/ {
+      key = tolower(substr($0, 5, 21))
+      sub(/ +$/, "", key)
+      value = substr($0, 27, 42)
+      sub(/ +$/, "", value)
+      gsub(/ +/, " ", value)
+      print "limit\t" name " " key "\t" value
+    }' "$@"
+}
+
+# shellcheck disable=SC2016 # awk's
+inventory_look() {
+  umask 077
+  PATH=$inventory_path
+  LC_ALL=C
+  export LC_ALL
+  inventory_own=$(uname -n)
+  inventory_mounts
+  echo "looked	mount"
+  set --
+  for inventory_file in $inventory_kernel; do set -- "$@" "/proc/sys/$inventory_file"; done
+  grep -s . "$@" /sys/kernel/mm/transparent_hugepage/enabled /sys/fs/selinux/enforce /sys/devices/system/cpu/smt/control | awk -F: '
+    # What the kernel derives from memory and cores is alike as long as it is enough.
+    BEGIN {
+      split("pid_max 32768 threads-max 4096 file-max 8192 max_user_namespaces 1 max_user_watches 8192", of, " ")
+      for (i = 1; i in of; i += 2) floor[of[i]] = of[i + 1]
+    }
+    { name = $1; sub(/.*\//, "", name); value = substr($0, length($1) + 2); gsub(/\t/, " ", value) }
+    match(value, /\[[a-z]+\]/) { value = substr(value, RSTART + 1, RLENGTH - 2) }
+    name in floor && value + 0 >= floor[name] { value = "enough" }
+    { sub(/^\/(proc\/)?sys\//, "", $1); print "sysctl\t" $1 "\t" value }'
+  echo "looked	sysctl"
+  printf 'sys\tkernel\t%s\nsys\tglibc\t%s\nsys\tzone\t%s\n' "$(uname -rm)" "$(getconf GNU_LIBC_VERSION 2>/dev/null)" "$(date +%Z)"
+  if [ -r /proc/driver/nvidia/version ] && read -r inventory_file </proc/driver/nvidia/version; then printf 'sys\tdriver\t%s\n' "$inventory_file"; fi
+  awk -F '[:=]' '
+    /^PRETTY_NAME/ { gsub(/"/, "", $2); print "sys\tos\t" $2 }
+    /^processor/ { count++ }
+    /^model name/ && !model { model = $2 }
+    /^flags|^Features/ && !flags { flags = split($2, all, " ") }
+    END { print "sys\tcpu\t" count " x" model ", " flags " flags" }' /proc/cpuinfo /etc/os-release 2>/dev/null
+  echo "looked	sys"
+  inventory_daemons
+  echo "looked	daemon"
+  echo "looked	limit"
+  ldconfig -p | awk '
+    / => / {
+      kind = $2 ~ /x86-64|AArch64|64bit|PPC64/ ? "" : " " $2
+      if (!(($1, kind) in seen)) print "lib\t" $1 kind "\t" $NF
+      seen[$1, kind]
+    }
+    END { exit !NR }' && echo "looked	lib"
+  if command -v dpkg-query >/dev/null; then
+    dpkg-query -W -f 'pkg\t${Package}:${Architecture}\t${Version} ${db:Status-Status}\n' | sed 's/ installed$//' && echo "looked	pkg"
+  elif command -v rpm >/dev/null; then
+    rpm -qa --qf 'pkg\t%{NAME}.%{ARCH}\t%{VERSION}-%{RELEASE}\n' | grep -v '	gpg-pubkey' && echo "looked	pkg"
+  else
+    echo "looked	pkg"
+  fi
+  inventory_files
+  for inventory_file in file link dir prog; do echo "looked	$inventory_file"; done
+  set --
+  while IFS= read -r inventory_file; do set -- "$@" "$inventory_file"; done <"$0.near"
+  [ $# = 0 ] || df -k --output=avail,itotal,iavail,target "$@" 2>/dev/null | awk '
+    NR > 1 {
+      point = $4
+      for (i = 5; i <= NF; i++) point = point " " $i
+      print "room\t" point "\t" ($1 < 1024 ? "full" : "yes")
+      if ($2 > 0) print "inodes\t" point "\t" ($3 < 100 ? "none left" : "yes")
+    }'
+  echo "looked	room"
+  echo "looked	inodes"
+  if [ -d /run/systemd/system ]; then
+    { systemctl list-unit-files --state=enabled --no-legend; systemctl list-units --failed --no-legend --plain; } 2>/dev/null |
+      awk '$1 !~ /\\x|@dev-|\.(device|scope|slice|swap)$/ { print "service\t" $1 "\t" ($4 == "failed" ? "failed" : "enabled") }'
+  fi
+  echo "looked	service"
+  inventory_accounts && echo "looked	account"
+  # Names of other nodes that are others here than on the host that audits, without the own one, which would differ on each.
+  printf '%s\n' "$names_peers" | awk -v own="$inventory_own" '
+    BEGIN { own = tolower(own); sub(/\..*/, "", own) }
+    { short = tolower($1); sub(/\..*/, "", short); if (NF > 1 && short != own) print }' >"$0.peers"
+  if [ -s "$0.peers" ]; then
+    cut -d ' ' -f 1 "$0.peers" >"$0.asked"
+    peers_of "$0.asked" | awk 'NR == FNR { there[$1] = $2; next } there[$1] != $2 { print "name\t" $1 "\t" $2 }' "$0.peers" -
+  fi
+  echo "looked	name"
+}
+
+with_limit "$inventory_seconds" "$0.inventory" inventory_look
+inventory_tell mount sysctl sys daemon limit lib pkg file link dir prog room inodes service account name <"$0.inventory"

@@ -1,0 +1,55 @@
+# shellcheck shell=sh
+# inventory_tell KIND…: lines `KIND<TAB>KEY<TAB>VALUE` on stdin as facts; `looked<TAB>KIND` says that a kind was looked at whole, and what of the
+# kinds named was not is `closed`. Sorted, and without the node's own name and the job's number in paths, so that nodes that are alike say the same
+# bytes. A name without a digit is a word that nodes have for other reasons. Programs of the shell's own PATH are not called: a start-up file may have put others there.
+inventory_path=/usr/sbin:/usr/bin:/sbin:/bin
+# For awk: a text with `by` for a name that is a word of its own in it.
+# shellcheck disable=SC2016
+inventory_named='
+  function named(text, name, by,  at, before, after, done) {
+    done = ""
+    while (name != "" && (at = index(text, name))) {
+      before = at > 1 ? substr(text, at - 1, 1) : substr(done, length(done), 1)
+      after = substr(text, at + length(name), 1)
+      done = done substr(text, 1, at - 1) (before after ~ /[A-Za-z0-9_-]/ ? name : by)
+      text = substr(text, at + length(name))
+    }
+    return done text
+  }
+'
+
+# shellcheck disable=SC2016 # awk's
+inventory_tell() (
+  PATH=$inventory_path
+  LC_ALL=C
+  export LC_ALL
+  nameless_host=${nameless_host:-$(command uname -n)}
+  export nameless_host
+  command sort -u | command awk -F '\t' -v mark="${mark?}" -v kinds="$*" -v job="${job-}" "$inventory_named"'
+    BEGIN {
+      host = ENVIRON["nameless_host"]
+      gsub(/\\/, "", host)
+      short = host
+      sub(/\..*/, "", short)
+      if (host !~ /[0-9]/) host = short = ""
+    }
+    $1 == "looked" { looked[$2] = 1; next }
+    {
+      key = $2
+      value = substr($0, length($1) + length($2) + 3)
+      gsub(/[\001-\037]/, " ", value)
+      if (++count[$1] > 20000) next
+      if (short != "" && index(key value, short)) {
+        key = named(named(key, host, "NODE"), short, "NODE")
+        value = named(named(value, host, "NODE"), short, "NODE")
+      }
+      if (job != "" && $1 ~ /^(env|folder)$/ && (value == job || value ~ /\//)) value = named(value, job, "JOB")
+      print "@" mark ($1 == "raw" ? "~" : "") "inventory." $1 "|" key "\t" substr(value, 1, 600)
+    }
+    END {
+      for (i = split(kinds, all, " "); i > 0; i--) {
+        if (!(all[i] in looked)) print "@" mark "inventory.closed|" all[i]
+        if (count[all[i]] > 20000) print "@" mark "inventory.cut|" all[i]
+      }
+    }'
+)

@@ -1,0 +1,208 @@
+"""The inventory: its shell text, run for real on this machine, and what is read from it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from envmgr.audit.checks import all_checks, get_check
+from envmgr.audit.inventory.facts import Inventory, read_inventory
+from envmgr.audit.inventory.kinds import KINDS
+from envmgr.audit.inventory.texts import inventory_texts
+from envmgr.probe import shell as probe
+from envmgr.probe.model import ProbeStage
+from envmgr.probe.shell import read_answer
+from envmgr.system.shelltext import assign, script_text
+from tests.helpers.evidence import audit_plan, site
+
+SHELLS = {
+    "bash": ["bash", "-c", '. "$0"'],
+    "bash login": ["bash", "-l"],
+    "dash": ["dash", "-c", '. "$0"'],
+    "zsh": ["zsh", "-l", "-c", 'emulate sh; . "$0"'],
+}
+SECRET = "geheim\n"
+
+
+def sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def salted(text: str) -> str:
+    return f"~{sha256('salt' + text + chr(10))[:12]}"
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder that every account may write in."""
+    with tempfile.TemporaryDirectory(prefix="inventory-") as folder:
+        Path(folder).chmod(0o777)
+        yield Path(folder)
+
+
+def run(stage: ProbeStage, folder: Path, *argv: str, before: str = "", seconds: int = 200) -> str:
+    """What this machine answers to the text of a stage, by a command that takes its file; `before` is of start-up files."""
+    texts = inventory_texts(replace(audit_plan(site()), user="root", salt="salt", seconds=seconds))
+    given = assign(mark="", user="root", build_user="", prefix="/sw", room=str(folder), who=f"{folder}/who", job="")
+    parts = ("library.sh", "found.sh") if stage == "context" else ("library.sh",)
+    library = "".join(script_text(probe.__file__, part) for part in parts)
+    file = folder / f"{stage}.sh"
+    file.write_text(f"{before}\n{given}{library}{texts[stage]}\nput inventory.looked.{stage} yes\n")
+    (folder / "who").write_text(f"root:x:{os.geteuid()}:0::/root:/bin/bash\n")
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(folder)}
+    done = subprocess.run([*argv, file], capture_output=True, text=True, check=True, cwd="/", env=env, input="")
+    assert done.stderr == ""
+    return done.stdout
+
+
+def node(folder: Path, before: str = ":", *argv: str, seconds: int = 200) -> str:
+    """What this machine answers as a node, in a mount namespace with an /etc of its own in which `before` was done."""
+    for path in [*folder.glob("node.sh.*"), *folder.glob("etc")]:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    map_root = [] if os.geteuid() == 0 else ["--map-root-user"]
+    steps = f'cp -a /etc {folder}/etc 2>/dev/null; mount --bind {folder}/etc /etc; {before}\nexec "$@"'
+    return run("node", folder, "unshare", *map_root, "--mount", "sh", "-c", steps, "sh", *argv, "sh", seconds=seconds)
+
+
+def shell(folder: Path, name: str, before: str = "") -> str:
+    return run("context", folder, *SHELLS[name], before=before)
+
+
+def read(answer: str, beginning: str = "") -> Inventory:
+    facts, _, _ = read_answer(answer.replace("@inventory", f"@{beginning}inventory"))
+    return read_inventory(facts, beginning)
+
+
+def changes(before: Inventory, after: Inventory) -> dict[tuple[str, str], tuple[str | None, str | None]]:
+    keys = sorted({*before.values, *after.values})
+    return {k: (before.values.get(k), after.values.get(k)) for k in keys if before.values.get(k) != after.values.get(k)}
+
+
+def test_healthy_node_says_the_same_bytes_twice_and_what_differs_is_found(place: Path) -> None:
+    healthy = node(place)
+    assert node(place) == healthy
+    whole = read(healthy)
+    assert (whole.closed, whole.cut) == (frozenset(), frozenset())
+    kinds = {"file", "link", "dir", "prog", "pkg", "mount", "room", "lib", "sysctl", "sys", "limit"}
+    assert {kind for kind, _ in whole.values} >= kinds
+    drift = """
+        echo 'umask 000' >>/etc/profile; chmod 600 /etc/shells; ln -sfn nowhere /etc/motd-x; mkdir -m 700 /etc/apt/new
+        mount -t tmpfs -o noexec,nr_inodes=4 tmpfs /media; : >/media/1; : >/media/2; : >/media/3
+    """
+    after = read(node(place, drift))
+    found = changes(whole, after)
+    assert found.pop(("file", "/etc/profile")) != (None, None)
+    old, new = found.pop(("file", "/etc/shells"))
+    assert KINDS["file"].told("/etc/shells", new, old, "c2")[2].run == "chmod 644 /etc/shells"
+    assert found == {
+        ("dir", "/etc/apt/new"): (None, "700 root:root"),
+        ("dir", "/media"): ("755 root:root", "1777 root:root"),
+        ("inodes", "/media"): (None, "none left"),
+        ("link", "/etc/motd-x"): (None, "-> nowhere"),
+        ("mount", "/media"): (None, "tmpfs tmpfs noexec,rw"),
+        ("room", "/media"): (None, "yes"),
+    }
+
+
+def test_file_that_others_cannot_read_is_a_salted_digest_and_a_key_is_none(place: Path) -> None:
+    drift = """
+        echo 'machine x password geheim' >/etc/some.conf; chmod 600 /etc/some.conf; mkdir -m 700 /etc/shut; echo geheim >/etc/shut/open
+        echo geheim >/etc/own.key; chmod 600 /etc/own.key
+    """
+    answer = node(place, drift)
+    values = read(answer).values
+    assert values["file", "/etc/shut/open"] == f"{salted(sha256(SECRET))} 644 root:root"
+    assert values["file", "/etc/own.key"] == "- 600 root:root"
+    assert values["file", "/etc/some.conf"].startswith("~")
+    assert not any(name in values for name in [("file", "/etc/shadow"), ("file", "/etc/gshadow")])
+    lines = Path("/etc/shadow").read_text().splitlines() if os.access("/etc/shadow", os.R_OK) else []
+    hashes = [word for line in lines if len(word := line.split(":")[1]) > 4]
+    assert [secret for secret in (SECRET.strip(), sha256(SECRET)[:12], *hashes) if secret in answer] == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the other tests run as a user already")
+def test_user_without_root_reads_what_it_can(place: Path) -> None:
+    whole = read(node(place, ":", "setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"))
+    assert whole.closed == frozenset()
+    assert {("account", "ends"), ("file", "/etc/sudoers")} <= whole.unread
+    assert whole.values["file", "/etc/sudoers"] == "- 440 root:root"
+    assert len(whole.values["file", "/etc/profile"].split(" ")[0]) == 12
+
+
+def test_server_that_hangs_is_left_behind_and_what_was_not_looked_at_is_said(place: Path) -> None:
+    hanging = place / "find"
+    hanging.write_text("#!/bin/sh\nexec sleep 20\n")
+    hanging.chmod(0o755)
+    whole = read(node(place, f"mount --bind {hanging} /usr/bin/find", seconds=10))
+    assert {"file", "link", "dir", "prog", "room", "account", "name"} <= whole.closed
+    assert {"mount"} <= {kind for kind, _ in whole.values} <= KINDS.keys() - whole.closed
+
+
+@pytest.mark.parametrize(("text", "told"), [("server=c1\n", "server=NODE\n"), ("server=c1 c2\n", "server=c1 c2\n")])
+def test_file_with_the_nodes_own_name_is_told_without_it(text: str, told: str, place: Path) -> None:
+    as_c1 = ("unshare", "--uts", "sh", "-c", 'hostname c1; exec "$@"', "sh")
+    answer = node(place, f"printf '{text}' >/etc/own.conf", *as_c1)
+    _, own, _ = read_answer(answer)
+    assert read(answer).values["file", "/etc/own.conf"].split(" ")[0] == sha256(told)[:12]
+    assert (f"/etc/own.conf\\t{sha256(text)[:12]}" in own.get("inventory.raw", "").splitlines()) is (text != told)
+
+
+@pytest.mark.parametrize("name", SHELLS)
+def test_shell_tells_what_start_up_files_left(name: str, place: Path) -> None:
+    healthy = shell(place, name)
+    assert shell(place, name) == healthy
+    drift = """
+        umask 027; set -u; IFS=:; alias gone='rm -rf x'; ulimit -Sn 77; awk() { echo no; }; sort() { echo no; }
+        export CC=/opt/cc SCRATCH=/nowhere MY_TOKEN=geheim PROXY=http://me:geheim@proxy:1/ LANG=xx_XX.UTF-8; PATH=/nowhere:$PATH
+        alias leak='curl -H token:geheim'
+    """
+    answer = shell(place, name, drift)
+    whole, found = read(answer, "ctx.x.user."), changes(read(healthy, "ctx.x.user."), read(answer, "ctx.x.user."))
+    assert (whole.closed - {"avail", "home", "func"}, whole.cut) == (frozenset(), frozenset())
+    assert found["umask", "umask"][1] in ("0027", "027")
+    assert "u" in str(found["flags", "set"][1])
+    assert found["ifs", "IFS"] == ("blanks", ":")
+    assert str(found["ulimit", "open files"][1]).startswith("77 ")
+    assert found["alias", "gone"] == (None, "'rm -rf x'")
+    assert found["env", "PROXY"] == (None, "http://***@proxy:1/")
+    assert found["folder", "SCRATCH"] == (None, "/nowhere missing")
+    assert str(found["locale", "said"][1]).startswith("locale: Cannot set")
+    assert str(found["env", "PATH"][1]).startswith("/nowhere:")
+    assert whole.values["cmd", "sh"].startswith(("/usr/bin/sh ", "/bin/sh "))
+    assert whole.values["env", "MY_TOKEN"] == salted("geheim")
+    assert whole.values["alias", "leak"].startswith("~")
+    assert "geheim" not in answer
+    if name.startswith("bash"):
+        assert found["func", "awk"][1] == f"{place}/context.sh:2"
+
+
+def test_home_of_the_login_shell_is_told_by_known_names_and_salted_digests(place: Path) -> None:
+    (place / ".bashrc").write_text("x=1\n")
+    (place / ".condarc").touch()
+    (place / "thesis.tex").touch()
+    values = read(shell(place, "bash login"), "ctx.x.user.").values
+    assert {key for kind, key in values if kind == "home"} == {"~/.bashrc", "~/.condarc"}
+    assert values["home", "~/.bashrc"] == salted(sha256("x=1\n"))
+    assert not KINDS["home"].in_baseline(values["home", "~/.bashrc"])
+
+
+def test_answer_without_the_look_is_closed_whole_and_other_facts_are_passed_over() -> None:
+    facts = {"inventory.file": "/a\\t1\n/b", "inventory.cut": "pkg\nx", "inventory.odd": "a\\tb"}
+    looked = read_inventory({**facts, "inventory.looked.node": "yes"})
+    assert (dict(looked.values), set(looked.cut)) == ({("file", "/a"): "1"}, {"pkg"})
+    gone = read_inventory(facts)
+    assert dict(gone.values) == {}
+    assert gone.closed == {name for name, kind in KINDS.items() if kind.scope == "node"}
+
+
+def test_inventory_is_asked_for_by_name_alone() -> None:
+    assert "inventory" not in all_checks()
+    assert get_check("inventory").named

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,7 +17,8 @@ Place = Literal["node", "prefix", "login", "shells"]
 class Said:
     """What one look says: a row of the check's table, and the words that fill it in, as for `Evidence.say`.
 
-    With a `value`, like nodes should have it in common: the words are those of `Evidence.compared`.
+    A word that is a function is one of the nodes. With a `value`, like nodes should have it in common: the words are
+    those of `Evidence.compared`.
     """
 
     row: str
@@ -83,23 +84,41 @@ def each_answer(one: JudgeOne, of: Place) -> Callable[[Evidence], Rows]:
     return judge
 
 
-def looked_at(one: JudgeOne, fleet: Fleet, evidence: Evidence, shell: AskedShell | None = None) -> Rows:
-    """Yield what is said of the answers of a fleet."""
-    looks = (Look(evidence, group.facts, group.nodes, shell) for group in fleet.groups)
+def looked_at(
+    one: JudgeOne,
+    fleet: Fleet,
+    evidence: Evidence,
+    shell: AskedShell | None = None,
+    *,
+    apart: Collection[str] = frozenset(),
+) -> Rows:
+    """Yield what is said of the answers of a fleet; no look has nodes of `apart` and others."""
+    parts = ((group.facts, _only(group.nodes, apart, is_in)) for group in fleet.groups for is_in in (False, True))
+    looks = (Look(evidence, facts, nodes, shell) for facts, nodes in parts if nodes)
     return folded(((said, look.nodes) for look in looks for said in one(look)), evidence, shell)
 
 
+def _only(nodes: tuple[str, ...], apart: Collection[str], is_in: bool) -> tuple[str, ...]:
+    return tuple(node for node in nodes if (node in apart) == is_in)
+
+
 def folded(all_said: Iterable[tuple[Said, Sequence[str]]], evidence: Evidence, shell: AskedShell | None = None) -> Rows:
-    """Yield each thing that is said once, with all nodes of which it is said."""
+    """Yield each thing that is said once, with all nodes of which it is said.
+
+    Without a shell, a row with a `cause` is about the login shell: a line of its start-up files is asked for.
+    """
     found: dict[tuple[object, ...], list[tuple[Said, Sequence[str]]]] = {}
     for said, nodes in all_said:
         found.setdefault(said.key, []).append((said, nodes))
     for of in found.values():
         first = of[0][0]
+        at = shell or (evidence.user_login if evidence.table.rows[first.row].cause else None)
         if first.value is None:
-            yield evidence.say(first.row, (node for _, nodes in of for node in nodes), shell, **first.words)
+            nodes = [node for _, of_look in of for node in of_look]
+            words = {name: word(nodes) if callable(word) else word for name, word in first.words.items()}
+            yield evidence.say(first.row, nodes, at, **words)
         else:
-            yield evidence.compared(first.row, dict(_values(of)), shell, **first.words)
+            yield evidence.compared(first.row, dict(_values(of)), at, **first.words)
 
 
 def _values(of: Sequence[tuple[Said, Sequence[str]]]) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -51,8 +51,12 @@ def _cache(others: Sequence[str], look: Look) -> Iterator[Said]:
         yield say(row, severity=severity, folder=folder, path=path, said=said)
     published = look.evidence.published
     if published is not None and look.get("current") == f"generations/{published.record.number:04d}":
-        if look.get("generation.record", published.record_sha256) == published.record_sha256:
-            yield from _files(look, published.record)  # else the check `generation` reports a record that differs
+        # The check `generation` reports a record that differs.
+        if (
+            look.has("cache.files")
+            and look.get("generation.record", published.record_sha256) == published.record_sha256
+        ):
+            yield from _files(look, published.record)
         yield from _used(look)
 
 
@@ -62,7 +66,7 @@ def _files(look: Look, record: GenerationRecord) -> Iterator[Said]:
     wanted = {path: sha256 for path, sha256 in record.files.items() if path.startswith("spider/")}
     lines = (line.partition(" ") for line in look.lines("cache.files"))
     there = {f"spider/{name}": sha256 for sha256, _, name in lines}
-    for path in sorted({*wanted, *there}) if wanted and look.has("cache.files") else ():
+    for path in sorted({*wanted, *there}) if wanted else ():
         found, sha256 = there.get(path), wanted.get(path, "")
         if path not in wanted:
             yield say("not_published", path=path, number=number)

@@ -31,7 +31,15 @@ def probe(plan: AuditPlan) -> ProbeTexts:  # noqa: ARG001 - the same for every p
 
 
 def _collections(look: Look) -> Iterator[Said]:
-    hook = look.get("hook", _KNOWN)
+    if look.has("hook"):
+        yield from _hook(look.get("hook"), look)
+    if found := look.get("collection"):  # a login shell cannot restore it
+        row = "not_restored_of_site" if found.startswith("LMOD_SYSTEM_DEFAULT_MODULES=") else "not_restored"
+        words = short(" ".join(look.get("collection.said").split())) or "and Lmod says nothing"
+        yield say(row, found=found, said=words, remove=as_user(look.user, f"rm {quote(found)}"))
+
+
+def _hook(hook: str, look: Look) -> Iterator[Said]:
     if hook == _NOT_LOADED and not look.has("hook.there"):
         yield say("not_installed", hook=HOOK)
     elif hook == _NOT_LOADED:
@@ -42,10 +50,6 @@ def _collections(look: Look) -> Iterator[Said]:
         yield say("of_another_envmgr", hook=HOOK)
     elif hook not in (_KNOWN, _NOT_LOADED):
         yield say("unknown_lmod", said=hook)
-    if found := look.get("collection"):  # a login shell cannot restore it
-        row = "not_restored_of_site" if found.startswith("LMOD_SYSTEM_DEFAULT_MODULES=") else "not_restored"
-        words = short(" ".join(look.get("collection.said").split())) or "and Lmod says nothing"
-        yield say(row, found=found, said=words, remove=as_user(look.user, f"rm {quote(found)}"))
 
 
 CHECK = Check(

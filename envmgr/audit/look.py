@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from envmgr.audit.model import AskedShell, Evidence, Rows
-from envmgr.probe.model import Facts, Fleet
+from envmgr.probe.model import Facts, Fleet, Group
 
 Place = Literal["node", "prefix", "login", "shells"]
 """Whose answers are looked at: of all nodes, of those whose prefix answers, of login shells, or of each shell."""
@@ -29,6 +29,10 @@ class Said:
     def key(self) -> tuple[object, ...]:
         """Return what two looks must share to be one finding, or one comparison."""
         return self.row, *((name, word) for name, word in self.words.items() if not callable(word))
+
+
+SaidOf = tuple[Said, Sequence[str]]
+"""What is said, and the nodes of which it is."""
 
 
 def say(row: str, **words: Any) -> Said:
@@ -93,38 +97,30 @@ def looked_at(
     apart: Collection[str] = frozenset(),
 ) -> Rows:
     """Yield what is said of the answers of a fleet; no look has nodes of `apart` and others."""
-    parts = ((group.facts, _only(group.nodes, apart, is_in)) for group in fleet.groups for is_in in (False, True))
-    looks = (Look(evidence, facts, nodes, shell) for facts, nodes in parts if nodes)
+    looks = (
+        Look(evidence, group.facts, nodes, shell)
+        for group in fleet.groups
+        for is_in in (False, True)
+        if (nodes := tuple(node for node in group.nodes if (node in apart) == is_in))
+    )
     return folded(((said, look.nodes) for look in looks for said in one(look)), evidence, shell)
 
 
-def _only(nodes: tuple[str, ...], apart: Collection[str], is_in: bool) -> tuple[str, ...]:
-    return tuple(node for node in nodes if (node in apart) == is_in)
-
-
-def folded(all_said: Iterable[tuple[Said, Sequence[str]]], evidence: Evidence, shell: AskedShell | None = None) -> Rows:
+def folded(all_said: Iterable[SaidOf], evidence: Evidence, shell: AskedShell | None = None) -> Rows:
     """Yield each thing that is said once, with all nodes of which it is said.
 
     Without a shell, a row with a `cause` is about the login shell: a line of its start-up files is asked for.
     """
-    found: dict[tuple[object, ...], list[tuple[Said, Sequence[str]]]] = {}
+    found: dict[tuple[object, ...], list[SaidOf]] = {}
     for said, nodes in all_said:
         found.setdefault(said.key, []).append((said, nodes))
     for of in found.values():
-        first = of[0][0]
-        at = shell or (evidence.user_login if evidence.table.rows[first.row].cause else None)
-        if first.value is None:
-            nodes = [node for _, of_look in of for node in of_look]
-            words = {name: word(nodes) if callable(word) else word for name, word in first.words.items()}
-            yield evidence.say(first.row, nodes, at, **words)
+        row, words = of[0][0].row, of[0][0].words
+        at = shell or (evidence.user_login if evidence.table.rows[row].cause else None)
+        if of[0][0].value is None:
+            having = [node for _, nodes in of for node in nodes]
+            filled = {name: word(having) if callable(word) else word for name, word in words.items()}
+            yield evidence.say(row, having, at, **filled)
         else:
-            yield evidence.compared(first.row, dict(_values(of)), at, **first.words)
-
-
-def _values(of: Sequence[tuple[Said, Sequence[str]]]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield each value with its nodes, the commonest first."""
-    found: dict[str, list[str]] = {}
-    for said, nodes in of:
-        found.setdefault(said.value or "", []).extend(nodes)
-    for value in sorted(found, key=lambda value: (-len(found[value]), value)):
-        yield value, tuple(found[value])
+            fleet = Fleet(tuple(Group({"": said.value or ""}, tuple(nodes)) for said, nodes in of), {}, {}, ())
+            yield evidence.compared(row, fleet.by_value(""), at, **words)

@@ -134,11 +134,11 @@ def _entry(
         by_design = [node for node in nodes if right and not places[node] & with_right]
         at_fault = [node for node in nodes if node not in by_design]
         for reason in reasons[facts]:
-            said = {"entry": entry, "reason": reason}
             if at_fault:
-                yield say("cannot_run", right=expected, fix=_hint(reason, evidence), **said), at_fault
+                fix = _hint(reason, evidence)
+                yield say("cannot_run", entry=entry, reason=reason, right=expected, fix=fix), at_fault
             if by_design:
-                yield say("by_design", right=fold(right), **said), by_design
+                yield say("by_design", entry=entry, reason=reason, right=fold(right)), by_design
         judged = judge_gpu(needs, facts)
         if judged is None or judged.refused:
             continue

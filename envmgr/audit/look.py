@@ -15,7 +15,7 @@ Place = Literal["node", "prefix", "login", "shells"]
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What one look says: a row of the check's table, and the words that fill it in, as for `Evidence.say`.
+    """A row of the check's table, and the words that fill it in, as for `Evidence.say`: what one look says.
 
     A word that is a function is one of the nodes. With a `value`, like nodes should have it in common: the words are
     those of `Evidence.compared`.

@@ -13,15 +13,17 @@ cannot be read, or is older than its time stamp or than a folder of modules in M
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 
+from envmgr.audit.look import Look, Said, alike, looked_at, say
 from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
-from envmgr.audit.plan import AuditPlan, PublishedGeneration
+from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import shared
-from envmgr.probe.model import Facts, Fleet
-from envmgr.report import Severity
+from envmgr.publish.records import GenerationRecord
 from envmgr.system.shelltext import script_text
 
+_STATES = ("missing", "empty", "ignored", "behind")
 _NO = ("no", "false", "")  # the values that versions of Lmod use
 
 
@@ -33,98 +35,67 @@ def probe(plan: AuditPlan) -> ProbeTexts:
 
 
 def judge(evidence: Evidence) -> Rows:
-    published = evidence.published
-    yield from _others(evidence)
-    yield from _states(evidence)
-    if published is None:
-        return
-    current = f"generations/{published.record.number:04d}"
-    fleet = evidence.shells.where("current", current)
-    # The check `generation` reports a record that differs.
-    copies = (published.record_sha256, None)
-    yield from _files(fleet.only(lambda facts: facts.get("generation.record") in copies), published, evidence)
-    yield from _used(fleet, f"{evidence.site.prefix}/{current}/spider", evidence)
+    ours = f"{evidence.site.prefix}/generations/"
+    others = [each for each in sorted(evidence.shells.by_line("cache.folders")) if not each.startswith(ours)]
+    return looked_at(partial(_cache, others), evidence.shells, evidence)
 
 
-def _files(fleet: Fleet, published: PublishedGeneration, evidence: Evidence) -> Rows:
+def _cache(others: Sequence[str], look: Look) -> Iterator[Said]:
+    for folder in others if look.has("cache.loads") else ():
+        used = folder if folder in look.lines("cache.folders") else ""
+        yield alike("others", used, folder=folder, expect=_expected)
+    for folder, said in look.named("cache.state.").items():
+        word, _, path = said.partition(" ")
+        row = f"state_{word}" if word in _STATES else "state_unknown"
+        severity = "note" if word == "behind" and look.get("cache.loads") != "yes" else None
+        yield say(row, severity=severity, folder=folder, path=path, said=said)
+    published = look.evidence.published
+    if published is not None and look.get("current") == f"generations/{published.record.number:04d}":
+        # The check `generation` reports a record that differs.
+        if (
+            look.has("cache.files")
+            and look.get("generation.record", published.record_sha256) == published.record_sha256
+        ):
+            yield from _files(look, published.record)
+        yield from _used(look)
+
+
+def _files(look: Look, record: GenerationRecord) -> Iterator[Said]:
     """Yield files of the cache that are not as published."""
-    number = published.record.number
-    wanted = {path: sha256 for path, sha256 in published.record.files.items() if path.startswith("spider/")}
-    told = fleet.only(lambda facts: "cache.files" in facts)
-    paths = told.by_each(lambda facts: _sums(facts).keys())
-    for path in sorted({*wanted, *paths} if wanted else ()):
-        for found, nodes in told.by(lambda facts, path=path: _sums(facts).get(path, "-")).items():  # type: ignore[misc]
-            if path not in wanted and found != "-":
-                yield evidence.say("not_published", nodes, path=path, number=number)
-            elif found != wanted.get(path, "-"):
-                row = "missing" if found == "-" else "other_content" if found else "unreadable"
-                yield evidence.say(row, nodes, path=path, number=number, found=found[:12], sha256=wanted[path][:12])
-    for names, nodes in told.by_value("cache.outdated").items():
-        yield evidence.say("outdated", nodes, number=number, names=", ".join(names.splitlines()))
+    number = record.number
+    wanted = {path: sha256 for path, sha256 in record.files.items() if path.startswith("spider/")}
+    lines = (line.partition(" ") for line in look.lines("cache.files"))
+    there = {f"spider/{name}": sha256 for sha256, _, name in lines}
+    for path in sorted({*wanted, *there}) if wanted else ():
+        found, sha256 = there.get(path), wanted.get(path, "")
+        if path not in wanted:
+            yield say("not_published", path=path, number=number)
+        elif found != sha256:
+            row = "missing" if found is None else "other_content" if found else "unreadable"
+            yield say(row, path=path, number=number, found=(found or "")[:12], sha256=sha256[:12])
+    if look.has("cache.outdated"):
+        yield say("outdated", number=number, names=", ".join(look.lines("cache.outdated")))
 
 
-def _sums(facts: Facts) -> dict[str, str]:
-    lines = (line.partition(" ") for line in facts.get("cache.files", "").splitlines() if line)
-    return {f"spider/{name}": sha256 for sha256, _, name in lines}
-
-
-def _used(fleet: Fleet, folder: str, evidence: Evidence) -> Rows:
-    """Yield nodes where Lmod does not use the published cache.
+def _used(look: Look) -> Iterator[Said]:
+    """Yield why Lmod does not use the published cache.
 
     Other checks report nodes without the generation in MODULEPATH, and nodes that did not read its rc file.
     """
-    fleet = fleet.where("cache.ours", "yes").where("cache.named", "yes")
-    unused = fleet.only(lambda facts: folder not in _folders(facts))
-    if unused.nodes:
-        yield evidence.say("unused", unused.nodes, folder=folder)
-    for value, nodes in fleet.by_value("cache.ignored").items():
-        if value not in _NO:
-            yield evidence.say("ignored", nodes, value=value)
-    believing = fleet.only(lambda facts: facts.get("cache.ignored") in _NO)  # where it is ignored, Lmod says no to both
-    for value, nodes in believing.by_value("cache.loads").items():
-        if value != "yes":
-            yield evidence.say("not_loaded_by", nodes, value=value or "not set")
+    if look.get("cache.ours") != "yes" or look.get("cache.named") != "yes":
+        return
+    folder = f"{look.evidence.site.prefix}/{look.get('current')}/spider"
+    if folder not in look.lines("cache.folders"):
+        yield say("unused", folder=folder)
+    ignored, loads = look.get("cache.ignored"), look.get("cache.loads")
+    if ignored not in _NO:
+        yield say("ignored", value=ignored)
+    elif look.has("cache.ignored") and look.has("cache.loads") and loads != "yes":  # else Lmod says no to both
+        yield say("not_loaded_by", value=loads or "not set")
 
 
-def _others(evidence: Evidence) -> Rows:
-    """Yield the differences between nodes in the caches outside the generations."""
-    fleet = evidence.shells.only(lambda facts: "cache.loads" in facts)
-    for folder in sorted(fleet.by_each(_folders)):
-        if not folder.startswith(f"{evidence.site.prefix}/generations/"):
-            yield evidence.compared(
-                "others",
-                fleet.by(partial(_use, folder)),
-                folder=folder,
-                say=partial(_cache_in_use, folder),
-                expect=lambda right, _: "that one too" if right == "yes" else "not that one",
-            )
-
-
-def _states(evidence: Evidence) -> Rows:
-    """Yield other caches that Lmod names and cannot use, or that are older than the folders they list."""
-    loading = frozenset(evidence.shells.where("cache.loads", "yes").nodes)
-    for folder in evidence.shells.names(_STATE):
-        for said, nodes in evidence.shells.by_value(f"{_STATE}{folder}").items():
-            word, _, path = said.partition(" ")
-            row = f"state_{word}" if word in _STATES else "state_unknown"
-            severity: Severity = "note" if word == "behind" and loading.isdisjoint(nodes) else "warning"
-            yield evidence.say(row, nodes, None, severity, folder=folder, path=path, said=said)
-
-
-_STATE = "cache.state."
-_STATES = ("missing", "empty", "ignored", "behind")
-
-
-def _use(folder: str, facts: Facts) -> str:
-    return "yes" if folder in _folders(facts) else "no"
-
-
-def _cache_in_use(folder: str, value: str) -> str:
-    return f"Lmod {'also uses' if value == 'yes' else 'does not use'} the cache {folder}"
-
-
-def _folders(facts: Facts) -> list[str]:
-    return facts.get("cache.folders", "").splitlines()
+def _expected(right: str, _: str) -> str:
+    return "that one too" if right else "not that one"
 
 
 CHECK = Check(judge=judge, probe=probe, wants=frozenset({"modules"}))

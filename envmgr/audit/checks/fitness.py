@@ -25,13 +25,14 @@ The facts are kept in `var/audit/nodes.json` under the prefix, where `envmgr bui
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
-from envmgr.audit.ask.gpu_jobs import GpuAnswer, gpu_answers
+from envmgr.audit.ask.gpu_jobs import gpu_answers
 from envmgr.audit.fit.install_facts import outside_libraries
 from envmgr.audit.fit.matrix import hiding, is_hidden, kinds_of, observed, required
+from envmgr.audit.look import Said, SaidOf, folded, say
 from envmgr.audit.model import Check, Evidence, Outlier, ProbeTexts, Rows, Values
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.table import hint_by, short
@@ -61,12 +62,42 @@ def gpu_probe(plan: AuditPlan) -> ProbeTexts:  # noqa: ARG001 - the same for eve
 
 
 def judge(evidence: Evidence) -> Rows:
-    yield from _drivers(evidence)
-    if not evidence.alone:
-        yield from _site_level(evidence)
+    told, places = observed(evidence), _places(evidence)
+    yield from folded(((said, nodes) for facts, nodes in told.items() for said in _node(facts, evidence)), evidence)
+    yield from folded(_smi(evidence), evidence)
     yield from _uncovered(evidence)
-    yield from _unfit_entries(evidence)
+    for entry, needs in required(evidence):
+        yield from folded(_entry(entry, needs, told, places, evidence), evidence)
     yield from _drift(evidence)
+
+
+def _node(facts: NodeFacts, evidence: Evidence) -> Iterator[Said]:
+    """Yield a driver that does not work, whatever is published, and a level below the one that the site builds for."""
+    if count := sum(gpu.vendor == "nvidia" and gpu.driver == "" for gpu in facts.gpus):
+        gpus = "the node's GPU" if count == 1 else f"the node's {count} GPUs"
+        yield say("not_driven" if facts.driver else "no_driver", driver=facts.driver, gpus=gpus)
+    if facts.driver and facts.library and facts.library != facts.driver:
+        yield say("two_versions", driver=facts.driver, library=facts.library)
+    level, wanted = facts.cpu_level, evidence.site.cpu_level
+    if level not in ("", wanted) and CPU_ORDER.get(level, 0) < CPU_ORDER.get(wanted, 9) and not evidence.alone:
+        yield say("low_level", level=level, wanted=wanted)
+
+
+def _smi(evidence: Evidence) -> Iterator[SaidOf]:
+    """Yield `nvidia-smi` that fails. GPUs that are hidden from who asks are no fault, but from the job that has them."""
+    answers, listing = gpu_answers(evidence), hiding(evidence)
+    job = gpu_request(evidence.site.transport.slurm_options)
+    for said, nodes in evidence.fleet.by_value("fitness.smi").items():
+        if said == "hung":
+            yield say("smi_hangs", seconds=SMI_SECONDS), nodes
+        elif not is_hidden({"fitness.smi": said}):
+            yield say("smi_fails", said=said), nodes
+        for node in nodes if is_hidden({"fitness.smi": said}) else ():
+            answer = answers.get(node)
+            if answer is not None and answer.kind == "none":
+                yield say("none_in_a_job", answer=answer.text), [node]
+            elif answer is not None or node in listing:
+                yield say("hidden", answer=f"; {answer.text}" if answer else "", job=job), [node]
 
 
 def _uncovered(evidence: Evidence) -> Rows:
@@ -86,50 +117,41 @@ def _uncovered(evidence: Evidence) -> Rows:
             yield evidence.say("no_machine_code", having, field=of.field, gpu=gpu, arch=arch, codes=codes, fix=fix)
 
 
-def _unfit_entries(evidence: Evidence) -> Rows:
-    """Yield entries that nodes cannot run. The check `libraries` reports missing libraries."""
-    facts = observed(evidence)
-    places = _places(evidence)
-    for entry, needs in required(evidence):
-        wrong: dict[str, list[str]] = {}
-        right: list[str] = []
-        for of_nodes, nodes in facts.items():
-            for reason in (reasons := unfit(needs, of_nodes)):
-                wrong.setdefault(reason, []).extend(nodes)
-            if not reasons and not without_gpu(needs, of_nodes):
-                right += nodes
-        with_right = {place for node in right for place in places[node]}
-        for reason, unable in wrong.items():
-            at_fault = [n for n in unable if not right or places[n] & with_right]
-            by_design = [n for n in unable if right and not places[n] & with_right]
+def _entry(
+    entry: str,
+    needs: NodeNeeds,
+    told: Mapping[NodeFacts, tuple[str, ...]],
+    places: Mapping[str, frozenset[str]],
+    evidence: Evidence,
+) -> Iterator[SaidOf]:
+    """Yield why nodes cannot run an entry, or not with all it has. The check `libraries` reports missing libraries."""
+    reasons = {facts: unfit(needs, facts) for facts in told}
+    able = (nodes for facts, nodes in told.items() if not reasons[facts] and not without_gpu(needs, facts))
+    right = [node for nodes in able for node in nodes]
+    with_right = {place for node in right for place in places[node]}
+    expected = f"as on {fold(right)}" if right else "a node that can run it; none of these can"
+    for facts, nodes in told.items():
+        by_design = [node for node in nodes if right and not places[node] & with_right]
+        at_fault = [node for node in nodes if node not in by_design]
+        for reason in reasons[facts]:
             if at_fault:
-                expected = f"as on {fold(right)}" if right else "a node that can run it; none of these can"
                 fix = _hint(reason, evidence)
-                yield evidence.say("cannot_run", at_fault, entry=entry, reason=reason, right=expected, fix=fix)
+                yield say("cannot_run", entry=entry, reason=reason, right=expected, fix=fix), at_fault
             if by_design:
-                yield evidence.say("by_design", by_design, entry=entry, reason=reason, right=fold(right))
-        yield from _not_full(entry, needs, facts, evidence)
-        said, found = needs.requires.compute_capability, needs.gpu.codes if needs.gpu is not None else None
-        if said and found and not same_effect(said, found):  # what was measured in the install counts
-            yield evidence.say("other_code", entry=entry, found=", ".join(found), said=", ".join(said))
-
-
-def _not_full(entry: str, needs: NodeNeeds, facts: Mapping[NodeFacts, tuple[str, ...]], evidence: Evidence) -> Rows:
-    """Yield entries that run, or may run, on a node's GPU, but not with everything they have."""
-    found: dict[tuple[Verdict, str], list[str]] = {}
-    for of_nodes, nodes in facts.items():
-        judged = judge_gpu(needs, of_nodes)
-        if judged is not None and not judged.refused:
-            found.setdefault((judged.verdict, judged.reason), []).extend(nodes)
-    for (verdict, reason), judged_so in found.items():
-        if verdict == Verdict.NO_JIT and needs.gpu is not None:
+                yield say("by_design", entry=entry, reason=reason, right=fold(right)), by_design
+        judged = judge_gpu(needs, facts)
+        if judged is None or judged.refused:
+            continue
+        if judged.verdict == Verdict.NO_JIT and needs.gpu is not None:
             branch = toolkit_driver(needs.gpu.cuda or "").partition(".")[0]
             newer = f"of branch {branch} or newer" if branch else "that knows it"
-            yield evidence.say("no_jit", judged_so, entry=entry, reason=reason, newer=newer)
-        elif verdict == Verdict.FORWARD:
-            yield evidence.say("forward", judged_so, entry=entry, reason=reason)
-        elif verdict == Verdict.UNKNOWN:
-            yield evidence.say("unknown", judged_so, entry=entry, reason=reason)
+            yield say("no_jit", entry=entry, reason=judged.reason, newer=newer), nodes
+        elif judged.verdict in (Verdict.FORWARD, Verdict.UNKNOWN):
+            row = "forward" if judged.verdict == Verdict.FORWARD else "unknown"
+            yield say(row, entry=entry, reason=judged.reason), nodes
+    stated, found = needs.requires.compute_capability, needs.gpu.codes if needs.gpu is not None else None
+    if stated and found and not same_effect(stated, found):  # what was measured in the install counts
+        yield say("other_code", entry=entry, found=", ".join(found), said=", ".join(stated)), ()
 
 
 def _places(evidence: Evidence) -> dict[str, frozenset[str]]:
@@ -145,57 +167,6 @@ def _hint(reason: str, evidence: Evidence) -> str:
     driver = reason.partition(" is older than ")[2].partition(",")[0]
     cuda = next((f" (CUDA {major})" for major, floor in FLOORS.items() if floor == driver), "")
     return hint_by(evidence.table.words, reason, driver=driver, cuda=cuda)
-
-
-def _drivers(evidence: Evidence) -> Rows:
-    """Yield GPUs and drivers that do not work, whatever is published."""
-    fleet = evidence.fleet
-    for said, nodes in fleet.by_value("fitness.smi").items():
-        if said == "hung":
-            yield evidence.say("smi_hangs", nodes, seconds=SMI_SECONDS)
-        elif is_hidden({"fitness.smi": said}):
-            yield from _hidden(evidence, nodes)
-        else:
-            yield evidence.say("smi_fails", nodes, said=said)
-    without: dict[tuple[int, str], list[str]] = {}
-    for facts, nodes in observed(evidence).items():
-        if count := sum(gpu.vendor == "nvidia" and gpu.driver == "" for gpu in facts.gpus):
-            without.setdefault((count, facts.driver), []).extend(nodes)
-        if facts.driver and facts.library and facts.library != facts.driver:
-            yield evidence.say("two_versions", nodes, driver=facts.driver, library=facts.library)
-    for (count, driver), idle in without.items():
-        gpus = "the node's GPU" if count == 1 else f"the node's {count} GPUs"
-        yield evidence.say("not_driven" if driver else "no_driver", idle, driver=driver, gpus=gpus)
-
-
-def _hidden(evidence: Evidence, nodes: Iterable[str]) -> Rows:
-    """Yield GPUs that a node hides.
-
-    GPUs hidden from the asking user are no fault. GPUs hidden from the job that they were given to are a fault.
-    """
-    answers, listing = gpu_answers(evidence), hiding(evidence)
-    job = gpu_request(evidence.site.transport.slurm_options)
-    found: dict[GpuAnswer | None, list[str]] = {}
-    for node in nodes:
-        if node in listing or node in answers:
-            found.setdefault(answers.get(node), []).append(node)
-    for answer, of in found.items():
-        if answer is not None and answer.kind == "none":
-            yield evidence.say("none_in_a_job", of, answer=answer.text)
-        else:
-            yield evidence.say("hidden", of, answer=f"; {answer.text}" if answer is not None else "", job=job)
-
-
-def _site_level(evidence: Evidence) -> Rows:
-    """Yield nodes below the CPU level that everything at this site is built for."""
-    wanted = evidence.site.cpu_level
-    below: dict[str, list[str]] = {}
-    for facts, nodes in observed(evidence).items():
-        level = facts.cpu_level
-        if level and level != wanted and CPU_ORDER.get(level, 0) < CPU_ORDER.get(wanted, 9):
-            below.setdefault(level, []).extend(nodes)
-    for level, low in below.items():
-        yield evidence.say("low_level", low, level=level, wanted=wanted)
 
 
 def _drift(evidence: Evidence) -> Rows:

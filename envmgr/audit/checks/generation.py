@@ -8,56 +8,53 @@ number. The check also reports a prefix that was moved, because its modules lead
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import partial
 
+from envmgr.audit.look import Look, Said, looked_at, say
 from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
+from envmgr.catalog.site import Site
 from envmgr.nodes.sets import fold
 from envmgr.probe.prefix import generation_number, newer_generations
 from envmgr.system.shelltext import assign, script_text
 
 
 def probe(plan: AuditPlan) -> ProbeTexts:
-    made = _places(plan.roots.values()) - {str(plan.site.prefix)}
-    return {"prefix": assign(generation_made=next(iter(sorted(made)), "")) + script_text(__file__, "prefix.sh")}
+    made = _made(plan.site, plan.roots.values())
+    return {"prefix": assign(generation_made=made[0] if made else "") + script_text(__file__, "prefix.sh")}
 
 
 def judge(evidence: Evidence) -> Rows:
-    published = evidence.published
+    published, fleet = evidence.published, evidence.fleet
     if published is None:
         return
-    yield from _moved(evidence, published)
-    number = published.record.number
-    if newer := newer_generations(evidence.fleet, number):
-        having = [node for nodes in newer.values() for node in nodes]
-        yield evidence.say("stale_here", number=number, newest=max(newer), having=fold(having))
-        return
-    for target, nodes in evidence.fleet.sound.by_value("current", default="").items():
-        if target != f"generations/{number:04d}":
-            other = generation_number(target)
-            shown = f"generation {other}" if other is not None else target or "nothing"
-            yield evidence.say("stale", nodes, target=shown, number=number)
-    right = evidence.fleet.sound.only(lambda facts: facts.get("current") == f"generations/{number:04d}")
-    for found, nodes in right.by_value("generation.record").items():
-        if found != published.record_sha256:
-            what = f"is another one ({found[:12]})" if found else "cannot be read"
-            yield evidence.say("record", nodes, number=number, what=what, right=published.record_sha256[:12])
+    made = ", ".join(_made(evidence.site, (spec.root for spec in published.specs.values())))
+    # The path in the modules must lead to the prefix, by a link or a mount.
+    elsewhere = fleet.sound.only(lambda facts: facts.get("generation.there") != "yes").nodes
+    if made and elsewhere:
+        yield evidence.say("moved", elsewhere, made=made)
+    if newer := newer_generations(fleet, published.record.number):
+        having = fold(node for nodes in newer.values() for node in nodes)
+        yield evidence.say("stale_here", number=published.record.number, newest=max(newer), having=having)
+    else:
+        yield from looked_at(partial(_seen, published), fleet.sound, evidence)
 
 
-def _places(roots: Iterable[str]) -> set[str]:
-    """Return the prefixes that installs were made for."""
-    return {root.rsplit("/", 3)[0] for root in roots}
+def _seen(published: PublishedGeneration, look: Look) -> Iterator[Said]:
+    number, right = published.record.number, published.record_sha256
+    target, record = look.get("current"), look.get("generation.record", right)
+    if target != f"generations/{number:04d}":
+        other = generation_number(target)
+        yield say("stale", number=number, target=f"generation {other}" if other is not None else target or "nothing")
+    elif record != right:
+        what = f"is another one ({record[:12]})" if record else "cannot be read"
+        yield say("record", number=number, what=what, right=right[:12])
 
 
-def _moved(evidence: Evidence, published: PublishedGeneration) -> Rows:
-    """Yield nodes on which the path in the modules does not lead to the prefix, by a link or a mount."""
-    roots = [spec.root for spec in published.specs.values()]
-    made = ", ".join(sorted(_places(roots) - {str(evidence.site.prefix)}))
-    if not made:
-        return
-    for there, nodes in evidence.fleet.sound.by_value("generation.there", default="").items():
-        if there != "yes":
-            yield evidence.say("moved", nodes, made=made)
+def _made(site: Site, roots: Iterable[str]) -> list[str]:
+    """Return the other prefixes that installs were made for."""
+    return sorted({root.rsplit("/", 3)[0] for root in roots} - {str(site.prefix)})
 
 
 CHECK = Check(judge=judge, probe=probe, wants=frozenset({"published"}))

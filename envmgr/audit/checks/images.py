@@ -10,15 +10,18 @@ for any.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from envmgr.audit.controller import Controller
+from envmgr.audit.look import Look, Said, looked_at, say
 from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.table import fields_of
 from envmgr.errors import EnvmgrError
 from envmgr.nodes.sets import fold
+from envmgr.probe.shell import looked_key
 from envmgr.store.image import own_image, read_image
 from envmgr.store.manifest import read_manifest
 from envmgr.store.prefix import Install, Prefix
@@ -85,53 +88,59 @@ def judge(evidence: Evidence) -> Rows:
         return
     # Only root sees which copies there are.
     fleet = evidence.mounts.only(lambda facts: "probe" not in facts and "images.closed" not in facts)
-    copies: dict[str, dict[str, tuple[str, str, str]]] = {}
-    for line, nodes in fleet.by_line("images.copies").items():
-        path, sha256, file, state = fields_of(line, 4)
-        for node in nodes:
-            copies.setdefault(node, {})[file] = (path, sha256, state)
-        if state == "wrong":
-            yield evidence.say("damaged", nodes, file=file, sha256=sha256, command=_again(evidence, path, nodes))
-        elif state == "unread":
-            command = _again(evidence, path, nodes).rpartition(" && ")[2]
-            yield evidence.say("unread", nodes, file=file, command=command)
-    on_disk: dict[str, set[str]] = {}
-    for line, nodes in fleet.by_line("images.mounted").items():
-        path, file = fields_of(line, 2)
-        install = _install(Prefix(evidence.site.prefix), path)
-        of = "" if install is None else str(install.image)
-        ours = [node for node in nodes if copies.get(node, {}).get(file, ("",))[0] == path]
-        # Without a quota for copies, the image on the share is what the site wants.
-        on_disk.setdefault(path, set()).update(ours if evidence.site.staging.quota else nodes)
-        strange = [node for node in nodes if node not in ours and file != of]
-        known = [node for node in nodes if node not in strange]
-        if path not in images.sums:
-            yield evidence.say("collected", nodes, path=path)
-        elif strange:
-            yield evidence.say("other", strange, path=path, file=file)
-        if path in images.sums and (sha256 := images.sums[path]):
-            older = [node for node in known if node in ours and copies[node][file][1] != sha256]
-            if older:
-                yield evidence.say("older", older, path=path, sha256=sha256, command=_again(evidence, path, older))
-        # Where site.yaml names nodes, it says what is on all of them.
-        if path in images.sums and (images.wanted or images.nodes):
-            outside = [node for node in known if node not in images.nodes]
-            if inside := [node for node in known if node in images.nodes and path not in images.wanted]:
-                yield evidence.say("more", inside, path=path, command="envmgr stage --sync")
-            if outside:
-                command = _away(evidence, path, outside)
-                yield evidence.say("more", outside, path=path, command=command)
-    looked = [node for node in evidence.looked("images").nodes if node in images.nodes and node in fleet.nodes]
+    yield from looked_at(partial(_staged, images), fleet, evidence, apart=images.nodes)
     for path, entry in images.wanted.items():
         if not images.sums.get(path):
             yield evidence.say("no_image", entry=entry)
-        elif lacking := [node for node in looked if node not in on_disk.get(path, ())]:
-            yield evidence.say("not_staged", lacking, path=path)
+
+
+def _staged(images: Images, look: Look) -> Iterator[Said]:
+    lines = (fields_of(line, 4) for line in look.lines("images.copies"))
+    copies = {file: (path, sha256, state) for path, sha256, file, state in lines}
+    for file, (path, sha256, state) in copies.items():
+        if state == "wrong":
+            yield say("damaged", file=file, sha256=sha256, command=partial(_again, look.evidence, path))
+        elif state == "unread":
+            yield say("unread", file=file, command=partial(_anew, look.evidence, path))
+    on_disk, is_asked = set(), look.nodes[0] in images.nodes
+    for line in look.lines("images.mounted"):
+        path, file = fields_of(line, 2)
+        of, mounted, sha256 = copies.get(file, ("", "", ""))
+        if (
+            of == path or not look.evidence.site.staging.quota
+        ):  # without a quota for copies, the share's image is wanted
+            on_disk.add(path)
+        yield from _mounted(images, path, file, mounted if of == path else "", look)
+    for path in images.wanted if is_asked and look.has(looked_key("images", "node")) else ():
+        if images.sums.get(path) and path not in on_disk:
+            yield say("not_staged", path=path)
+
+
+def _mounted(images: Images, path: str, file: str, copy: str, look: Look) -> Iterator[Said]:
+    """Yield what is wrong with a mounted image; `copy` is the sha256 of the node's own copy, if it is one."""
+    install = _install(Prefix(look.evidence.site.prefix), path)
+    if path not in images.sums:
+        yield say("collected", path=path)
+    elif not copy and (install is None or file != str(install.image)):
+        yield say("other", path=path, file=file)
+    else:
+        sha256 = images.sums[path]
+        if copy and sha256 and copy != sha256:
+            yield say("older", path=path, sha256=sha256, command=partial(_again, look.evidence, path))
+        if look.nodes[0] not in images.nodes and (images.wanted or images.nodes):  # site.yaml says what is on all nodes
+            yield say("more", path=path, command=partial(_away, look.evidence, path))
+        elif look.nodes[0] in images.nodes and path not in images.wanted:
+            yield say("more", path=path, command="envmgr stage --sync")
 
 
 def _away(evidence: Evidence, path: str, nodes: Sequence[str]) -> str:
     """Return the command that unmounts an image."""
     return _again(evidence, path, nodes).partition(" && ")[0]
+
+
+def _anew(evidence: Evidence, path: str, nodes: Sequence[str]) -> str:
+    """Return the command that stages its entry again; the one that unmounts it, if no entry has it."""
+    return _again(evidence, path, nodes).rpartition(" && ")[2]
 
 
 def _again(evidence: Evidence, path: str, nodes: Sequence[str]) -> str:

@@ -17,22 +17,22 @@ or a copy that was left there.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
-from envmgr.audit.compare.between_nodes import merged
 from envmgr.audit.controller import Controller
 from envmgr.audit.fit.install_facts import umounts
+from envmgr.audit.look import Look, Said, alike, folded, looked_at, say
 from envmgr.audit.model import QUORUM, Check, Evidence, ProbeTexts, Rows, Values
 from envmgr.audit.openings import open_steps, without_acl_steps
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.table import Steps, Where, fields_of
 from envmgr.catalog.site import Site
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import Facts, Fleet, Group, number_in
+from envmgr.probe.model import Facts, Fleet, number_in
 from envmgr.probe.shell import GATE_SECONDS
-from envmgr.report import Severity
 from envmgr.system.locks import LOCKS_HINT, local_locks
 from envmgr.system.modes import as_user, ask_about_way, closing
 from envmgr.system.shelltext import quote, script_text
@@ -75,105 +75,115 @@ def _hangs_shells(facts: Facts) -> bool:
 
 
 def judge(evidence: Evidence) -> Rows:
-    prefix = str(evidence.site.prefix)
     fleet = evidence.mounts.only(lambda facts: "probe" not in facts)
-    for said, nodes in evidence.fleet.sound.by_value("mount.user_stopped").items():
-        before, _, owner = said.rpartition(" ")
-        folder, _, mode = before.rpartition(" ")
-        at: Where = "here" if f"{folder}/".startswith(f"{prefix}/") else "node"
-        hint = open_steps(evidence.site, [folder], whom="users", at=at)
-        row = "denied" if re.fullmatch(r"[0-7]*[1357]\+", mode) else "closed"
-        if row == "denied":
-            having = next(group.facts for group in evidence.fleet.groups if group.nodes[0] in nodes)
-            hint = without_acl_steps(folder, having, evidence.site)
-        yield evidence.say(row, nodes, folder=folder, mode=mode, owner=owner, hint=hint)
-    yield from _hung(fleet, evidence)
+    yield from looked_at(_for_users, evidence.fleet.sound, evidence)
+    yield from looked_at(_hung, fleet, evidence)
     if evidence.alone:
         return
     sources = fleet.sound.by(_source)
     right = evidence.site.mount.source or _right_source(sources, evidence)
     if not right:
         yield evidence.compared("source", sources)
-    known = (*(group.facts for group in fleet.groups), evidence.controller)
-    there = next(
-        (facts["mount.point"] for facts in known if "mount.point" in facts and _source(facts) == right), prefix
-    )
-    for group in fleet.groups:
-        nodes = _not_the_server(group, right)
-        if nodes and (found := _fault(group.facts, right)):
-            if found.startswith("cannot be used: no link") and evidence.controller.get("gate", "").startswith(
-                "no link"
-            ):
-                continue  # nothing is published: reported once
-            expected = f"mounted from {right}" if right else "an answer"
-            point, source = group.facts.get("mount.point", there), _source(group.facts)
-            if found.startswith("does not answer"):
-                expected = f"an answer in {GATE_SECONDS} s"
-                yield evidence.say("no_answer", nodes, found=found, expected=expected, point=point)
-            elif covers := _covers(group.facts, right):
-                found = "; ".join(f"{what} is mounted over it, on {at}" for at, what in covers)
-                away = " && ".join(f"umount {quote(at)}" for at, _ in covers)
-                yield evidence.say("covered", nodes, found=found, right=right, umounts=away)
-            elif source and source == right:  # mounted, and broken
-                yield evidence.say("no_answer", nodes, found=found, expected=expected, point=point)
-            elif point != "/" and f"{point}/".startswith(f"{there}/") and source != right:
-                ask = "" if right in sources else _WHICH
-                yield evidence.say(
-                    "other_there", nodes, hint=ask, found=found, expected=expected, point=point, there=there
-                )
-            else:
-                yield evidence.say("not_mounted", nodes, found=found, expected=expected, there=there)
-    alike = fleet.sound.only(lambda facts: _source(facts) == right)
-    modes = () if evidence.site.mount.writable is None else ("ro", "rw")  # `mount.writable` decides on these
-    for key in ("mount.options", "mount.super"):
-        lists = merged(alike.by_value(key, default=""), lambda options, _: _without(options, modes))
-        yield evidence.compared("options", lists, key=key, there=there)
-    yield from _usable(alike, evidence)
-    yield from _writable(evidence, alike)
+    mounts = [*(group.facts for group in fleet.groups), evidence.controller]
+    points = [facts["mount.point"] for facts in mounts if "mount.point" in facts and _source(facts) == right]
+    there, ask = points[0] if points else str(evidence.site.prefix), "" if right in sources else _WHICH
+    servers = _servers(fleet, right)
+    yield from looked_at(partial(_mounted, right, there, ask, servers), fleet, evidence, apart=servers)
+    alike, asked = fleet.sound.only(lambda facts: _source(facts) == right), evidence.answer(Writable)
+    yield from looked_at(partial(_options, there, asked), alike, evidence, apart=asked.nodes if asked else ())
+    yield from _over(alike, evidence)
     yield from _slow(evidence, alike)
-    yield from _local_locks(evidence, fleet)
+    yield from _local_locks(evidence, fleet.sound, asked)
 
 
-def _local_locks(evidence: Evidence, fleet: Fleet) -> Rows:
+def _for_users(look: Look) -> Iterator[Said]:
+    """Yield what users cannot enter on the way, and where they can write."""
+    site = look.evidence.site
+    if look.has("mount.user_stopped"):
+        before, _, owner = look.get("mount.user_stopped").rpartition(" ")
+        folder, _, mode = before.rpartition(" ")
+        if re.fullmatch(r"[0-7]*[1357]\+", mode):
+            hint = without_acl_steps(folder, look.facts, site)
+            yield say("denied", folder=folder, mode=mode, owner=owner, hint=hint)
+        else:
+            at: Where = "here" if f"{folder}/".startswith(f"{site.prefix}/") else "node"
+            hint = open_steps(site, [folder], whom="users", at=at)
+            yield say("closed", folder=folder, mode=mode, owner=owner, hint=hint)
+    paths = look.get("mount.user_writes")
+    if paths.strip() and not look.evidence.alone:
+        yield say("user_writes", paths=paths, hint=_closed(paths.split()[0], site))
+
+
+def _hung(look: Look) -> Iterator[Said]:
+    """Yield other mounts that do not answer."""
+    row = "hangs_shells" if _hangs_shells(look.facts) else "hung"
+    for line in look.lines("mount.hung"):
+        point, kind, source, file = fields_of(line, 4)
+        named = f", and {file} names it" if file else ""
+        yield say(row, point=point, kind=kind, source=source, named=named, seconds=GATE_SECONDS)
+
+
+def _servers(fleet: Fleet, right: str) -> frozenset[str]:
+    """Return the file server, which has its own disk under the same path."""
+    server = right.partition(":")[0].partition(".")[0] if ":" in right else ""
+    return frozenset(node for node in fleet.nodes if node.partition(".")[0] == server)
+
+
+def _mounted(right: str, there: str, ask: str, servers: Collection[str], look: Look) -> Iterator[Said]:
+    """Yield how the prefix is not mounted as it should be."""
+    facts, source, point = look.facts, _source(look.facts), look.get("mount.point", there)
+    found = _fault(facts, right)
+    own_disk = look.nodes[0] in servers and ":" not in source and look.get("gate") == "ok"
+    unpublished = look.evidence.controller.get("gate", "").startswith("no link")  # reported once
+    expected = f"mounted from {right}" if right else "an answer"
+    if not found or own_disk or (unpublished and found.startswith("cannot be used: no link")):
+        return
+    if found.startswith("does not answer"):
+        yield say("no_answer", found=found, expected=f"an answer in {GATE_SECONDS} s", point=point)
+    elif covers := _covers(facts, right):
+        found = "; ".join(f"{what} is mounted over it, on {at}" for at, what in covers)
+        away = " && ".join(f"umount {quote(at)}" for at, _ in covers)
+        yield say("covered", found=found, right=right, umounts=away)
+    elif source and source == right:  # mounted, and broken
+        yield say("no_answer", found=found, expected=expected, point=point)
+    elif point != "/" and f"{point}/".startswith(f"{there}/") and source != right:
+        yield say("other_there", hint=ask, found=found, expected=expected, point=point, there=there)
+    else:
+        yield say("not_mounted", found=found, expected=expected, there=there)
+
+
+def _options(there: str, asked: Writable | None, look: Look) -> Iterator[Said]:
+    """Yield options by which programs do not start, or that differ; `mount.writable` decides on `ro` and `rw`."""
+    modes = () if look.evidence.site.mount.writable is None else ("ro", "rw")
+    for key in ("mount.options", "mount.super"):
+        options = ",".join(option for option in look.get(key).split(",") if option not in modes)
+        yield alike("options", options, key=key, there=there)
+    if point := look.get("mount.point"):
+        if "noexec" in look.get("mount.options").split(","):
+            yield say("noexec", point=point)
+        other = "ro" if "ro" in _all_options(look.facts) else "rw"
+        if asked is not None and (wanted := "rw" if look.nodes[0] in asked.nodes else "ro") != other:
+            yield say("mode", wanted=wanted, other=other, point=point)
+
+
+def _over(fleet: Fleet, evidence: Evidence) -> Rows:
+    """Yield what is mounted over a part of the prefix on some nodes."""
+    for line, nodes in fleet.by_line("mount.below").items():
+        point, _, what = line.partition(" ")
+        if others := fold(node for node in fleet.nodes if node not in nodes):
+            yield evidence.say("mounted_over", nodes, point=point, what=what, umounts=umounts(line), others=others)
+
+
+def _local_locks(evidence: Evidence, fleet: Fleet, asked: Writable | None) -> Rows:
     """Yield local locks on this host, and on the nodes that may write there: other nodes take no locks."""
     if evidence.site.mount.locks == "local":
         return
-    asked = evidence.answer(Writable)
     writable = asked.nodes if asked else frozenset()
-    found: dict[tuple[Severity, str], list[str]] = {}
-    here = [Group(evidence.controller, ("",))] if "mount.type" in evidence.controller else []
-    for group in (*here, *fleet.sound.groups):
-        nodes = [node for node in group.nodes if node in writable or not node]
-        if nodes and (local := local_locks(group.facts.get("mount.type", ""), _options(group.facts))):
-            found.setdefault(local, []).extend(node for node in nodes if node)
-    for (severity, words), nodes in found.items():
-        yield evidence.say("local_locks", nodes, severity=severity, words=words, fix=LOCKS_HINT)
-
-
-def _hung(fleet: Fleet, evidence: Evidence) -> Rows:
-    """Yield other mounts that do not answer."""
-    found: dict[tuple[str, bool], list[str]] = {}
-    for group in fleet.groups:
-        for line in group.facts.get("mount.hung", "").splitlines():
-            found.setdefault((line, _hangs_shells(group.facts)), []).extend(group.nodes)
-    for (line, shells), nodes in found.items():
-        point, kind, source, file = fields_of(line, 4)
-        row = "hangs_shells" if shells else "hung"
-        named = f", and {file} names it" if file else ""
-        yield evidence.say(row, nodes, point=point, kind=kind, source=source, named=named, seconds=GATE_SECONDS)
-
-
-def _usable(fleet: Fleet, evidence: Evidence) -> Rows:
-    """Yield nodes on which programs of the prefix cannot start, or something else is mounted over a part of it."""
-    noexec = fleet.only(lambda facts: "noexec" in facts.get("mount.options", "").split(","))
-    for point, nodes in noexec.by_value("mount.point").items():
-        yield evidence.say("noexec", nodes, point=point)
-    for line, nodes in fleet.by_line("mount.below").items():
-        point, _, what = line.partition(" ")
-        if others := [node for node in fleet.nodes if node not in nodes]:
-            yield evidence.say(
-                "mounted_over", nodes, point=point, what=what, umounts=umounts(line), others=fold(others)
-            )
+    writers = [(group.facts, [node for node in group.nodes if node in writable]) for group in fleet.groups]
+    hosts = [(evidence.controller, list[str]()), *((facts, nodes) for facts, nodes in writers if nodes)]
+    local = ((local_locks(facts.get("mount.type", ""), _all_options(facts)), nodes) for facts, nodes in hosts)
+    found = [(say("local_locks", severity=of[0], words=of[1], fix=LOCKS_HINT), nodes) for of, nodes in local if of]
+    yield from folded(found, evidence)
 
 
 def _slow(evidence: Evidence, fleet: Fleet) -> Rows:
@@ -186,17 +196,6 @@ def _slow(evidence: Evidence, fleet: Fleet) -> Rows:
         if slow:
             worst = max(times[node] for node in slow)
             yield evidence.say("slow", slow, what=what, took=f"{worst / 1000:.1f}", limit=f"{limit / 1000:.2g}")
-
-
-def _without(options: str, modes: Collection[str]) -> str:
-    return ",".join(option for option in options.split(",") if option not in modes)
-
-
-def _not_the_server(group: Group, right: str) -> tuple[str, ...]:
-    """Return the group's nodes without the file server, which has its own disk under the same path."""
-    server = right.partition(":")[0].partition(".")[0] if ":" in right else ""
-    own_disk = server and ":" not in _source(group.facts) and group.facts.get("gate") == "ok"
-    return tuple(n for n in group.nodes if not (own_disk and n.partition(".")[0] == server))
 
 
 def _fault(facts: Facts, right: str) -> str:
@@ -247,20 +246,6 @@ def _right_source(sources: Values, evidence: Evidence) -> str:
     return own if own in sources or (":" in own and not sources) else next(iter(sources)) if len(sources) == 1 else ""
 
 
-def _writable(evidence: Evidence, fleet: Fleet) -> Rows:
-    if (asked := evidence.answer(Writable)) is not None:
-        writable = asked.nodes
-        modes = {node: "ro" if "ro" in _options(g.facts) else "rw" for g in fleet.groups for node in g.nodes}
-        for wanted, other in (("rw", "ro"), ("ro", "rw")):
-            right = {node for node in modes if (node in writable) == (wanted == "rw")}
-            for point, nodes in fleet.by_value("mount.point").items():
-                if wrong := [node for node in nodes if node in right and modes[node] == other]:
-                    yield evidence.say("mode", wrong, wanted=wanted, other=other, point=point)
-    for paths, nodes in evidence.fleet.sound.by_value("mount.user_writes").items():
-        if paths.strip():
-            yield evidence.say("user_writes", nodes, paths=paths, hint=_closed(paths.split()[0], evidence.site))
-
-
 def _closed(path: str, site: Site) -> Steps:
     """Return the steps that keeps others from writing `path`.
 
@@ -275,7 +260,7 @@ def _closed(path: str, site: Site) -> Steps:
     return Steps(run=as_user(user, closing("go-w", path)), at="server", look="and give it to the build user")
 
 
-def _options(facts: Facts) -> list[str]:
+def _all_options(facts: Facts) -> list[str]:
     return f"{facts.get('mount.options', '')},{facts.get('mount.super', '')}".split(",")
 
 

@@ -14,8 +14,11 @@ import re
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
 
 from envmgr.audit.controller import Controller, SlurmView
+from envmgr.audit.look import Look, Said, looked_at, say
 from envmgr.audit.model import Check, Evidence, Rows
 from envmgr.audit.shell.submit_options import refused_by
 from envmgr.audit.table import hint_by
@@ -57,12 +60,7 @@ def judge(evidence: Evidence) -> Rows:
     yield from _missing(evidence)
     for way, fleet in evidence.ways.items():
         yield from _strangers(way, fleet, evidence)
-        yield from _unfinished(way, fleet, evidence)
-        for value, nodes in fleet.by_value("probe").items():
-            device = value.partition(" ")[0]
-            numbers = {"/dev/null": "1 3", "/dev/zero": "1 5"}.get(device, "1 9")
-            row = "no_device" if device.startswith("/dev/") else "no_probe"
-            yield evidence.say(row, nodes, way=_NAMES.get(way, way), value=value, device=device, numbers=numbers)
+        yield from looked_at(partial(_ended, _NAMES.get(way, way)), fleet, evidence)
 
 
 def _missing(evidence: Evidence) -> Rows:
@@ -111,27 +109,22 @@ def _takes_jobs(slurm: SlurmView, name: str) -> bool:
     return slurm.states.get(name, ("",))[0].lower().rstrip("-+") in _TAKES_JOBS
 
 
-def _unfinished(way: str, fleet: Fleet, evidence: Evidence) -> Rows:
+def _ended(way: str, look: Look) -> Iterator[Said]:
+    """Yield a probe that could not start, and a stage that did not end, if no other check reports how."""
+    if value := look.get("probe"):
+        device = value.partition(" ")[0]
+        numbers = {"/dev/null": "1 3", "/dev/zero": "1 5"}.get(device, "1 9")
+        row = "no_device" if device.startswith("/dev/") else "no_probe"
+        yield say(row, way=way, value=value, device=device, numbers=numbers)
+    no_user = {value for key, value in look.facts.items() if key.startswith("ctx.") and key.endswith(".user.end")}
     for stage, what in _STAGES.items():
-        of_stage = fleet.only(_not_told_by_contexts) if stage == "login" else fleet
-        for end, nodes in of_stage.by_value(f"{stage}.end").items():
-            if stage == "prefix" and end.startswith("no end"):
-                continue  # the mount does not answer
-            row = "slow" if end.startswith("no end") else "cut_short"
-            hint = NO_USER_HINT if end.startswith(NO_USER) else ""
-            place = _NAMES.get(way, way)
-            yield evidence.say(row, nodes, way=place, what=what, end=end, first=nodes[0], hint=hint)
-
-
-def _not_told_by_contexts(facts: Facts) -> bool:
-    """Return True if neither the check `contexts` nor the check `mount` reports how the login stage ended.
-
-    A user that a node does not know has no shell there. A shell that touches a hung mount never ends.
-    """
-    end = facts.get("login.end", "")
-    told = {value for key, value in facts.items() if key.startswith("ctx.") and key.endswith(".user.end")}
-    hangs = "mount.hung" in facts and end.startswith("no end")
-    return not hangs and not (end.startswith(NO_USER) and end in told)
+        end = look.get(f"{stage}.end")
+        is_slow, lacks_user = end.startswith("no end"), end.startswith(NO_USER)
+        hangs = is_slow and (stage == "prefix" or (stage == "login" and look.has("mount.hung")))  # the check `mount`
+        if end and not hangs and not (stage == "login" and lacks_user and end in no_user):  # the check `contexts`
+            hint = NO_USER_HINT if lacks_user else ""
+            row = "slow" if is_slow else "cut_short"
+            yield say(row, way=way, what=what, end=end, first=itemgetter(0), hint=hint)
 
 
 def _strangers(way: str, fleet: Fleet, evidence: Evidence) -> Rows:

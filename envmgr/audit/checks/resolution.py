@@ -11,16 +11,19 @@ names the entries, and `--modules all` takes all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
+from functools import partial
 
 from envmgr.audit.baseline import Compared
 from envmgr.audit.causes import part_of
+from envmgr.audit.look import Look, Said, alike, looked_at, say
 from envmgr.audit.model import Check, Evidence, Noted, Outlier, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
 from envmgr.audit.shell.modulepath import elements
 from envmgr.audit.shell.shared_shell import shared
 from envmgr.audit.table import short
 from envmgr.probe.model import Facts, Fleet
+from envmgr.publish.records import GenerationRecord
 from envmgr.system.shelltext import script_text
 
 _HAS = "ctx.bash-login.user.module"
@@ -33,75 +36,59 @@ def probe(plan: AuditPlan) -> ProbeTexts:
 
 
 def judge(evidence: Evidence) -> Rows:
-    published = evidence.published
-    if published is None and not evidence.alone:
+    if evidence.published is None and not evidence.alone:
         return
-    for said, nodes in evidence.shells.by_value("resolution.broken").items():
-        wanted = "the published entries" if published is not None else "modules"
-        yield evidence.say("broken", nodes, said=short(said, 400) or "no word", wanted=wanted)
+    yield from looked_at(_asked, evidence.shells, evidence)
+    yield from _hidden_elsewhere(evidence.shells.only(partial(_is_listed, evidence)), evidence)
+
+
+def _is_listed(evidence: Evidence, facts: Facts) -> bool:
+    """Return whether the modules were listed, and of the published generation, if there is one."""
+    published = evidence.published
     current = f"generations/{published.record.number:04d}" if published is not None else None
-    fleet = evidence.shells.only(lambda facts: "resolution.avail" in facts and facts.get("current") == current)
-    for text, nodes in fleet.by_value("resolution.cache_differs").items():
-        yield from _cache_differs(text.splitlines(), fleet, nodes, evidence)
+    return "resolution.avail" in facts and facts.get("current") == current
+
+
+def _asked(look: Look) -> Iterator[Said]:
+    evidence, published = look.evidence, look.evidence.published
+    if look.has("resolution.broken"):
+        wanted = "the published entries" if published is not None else "modules"
+        yield say("broken", said=short(look.get("resolution.broken"), 400) or "no word", wanted=wanted)
+    elif (
+        evidence.alone and look.get(_HAS, "no") != "no" and not (look.has("resolution.avail") or look.has("login.end"))
+    ):
+        yield say("unasked")
+    if not _is_listed(evidence, look.facts):
+        return
+    if look.has("resolution.cache_differs"):
+        # Another check looks at envmgr's own cache.
+        caches = ", ".join(sorted(look.get("resolution.caches").split()))
+        lines = look.lines("resolution.cache_differs")
+        shown = "; ".join(f"{'only' if line.startswith('<') else 'not'} in the cache: {line[2:]}" for line in lines)
+        yield say("cache_differs" if caches else "unknown_cache_differs", shown=shown, caches=caches)
     if published is not None:
-        ours = f"{evidence.site.prefix}/{current}/modules"
-        yield from _listed(published, ours, fleet, evidence)
-        names = fleet.by(lambda facts: " ".join(sorted(listed(facts.get("resolution.defaults", "")).get(ours, ()))))
-        yield evidence.compared("defaults", names)
-        yield from _hidden(published, fleet, evidence)
+        ours = f"{evidence.site.prefix}/{look.get('current')}/modules"
+        yield from _entries(published, ours, look)
         for entry in evidence.plan.samples:
-            yield from _sample(entry, published, f"{ours}/{entry}.lua", fleet, evidence)
-    yield from _hidden_elsewhere(fleet, evidence)
-    yield from _elsewhere(fleet, evidence)
-    if evidence.alone:
-        yield from _unasked(evidence)
+            yield from _sample(entry, published.record, f"{ours}/{entry}.lua", look)
+    yield from _elsewhere(look)
 
 
-def _cache_differs(lines: list[str], fleet: Fleet, nodes: tuple[str, ...], evidence: Evidence) -> Rows:
-    """Yield a cache with other modules than there are. Another check looks at envmgr's own cache."""
-    shown = "; ".join(f"{'only' if line.startswith('<') else 'not'} in the cache: {line[2:]}" for line in lines)
-    known = fleet.by_each(lambda facts: facts.get("resolution.caches", "").split())
-    caches = [folder for folder, of in known.items() if set(of) & set(nodes)]
-    row = "cache_differs" if caches else "unknown_cache_differs"
-    yield evidence.say(row, nodes, shown=shown, caches=", ".join(sorted(caches)))
-
-
-def _unasked(evidence: Evidence) -> Rows:
-    """Yield nodes whose login bash has a `module` that cannot be asked."""
-    answers = {"resolution.avail", "resolution.broken", "login.end"}
-    blind = evidence.shells.only(lambda facts: facts.get(_HAS, "no") != "no" and not answers & facts.keys())
-    if blind.nodes:
-        yield evidence.say("unasked", blind.nodes)
-
-
-def _listed(published: PublishedGeneration, ours: str, fleet: Fleet, evidence: Evidence) -> Rows:
-    """Yield entries that `module avail` does not list, or lists first in another folder."""
-
-    def elsewhere(facts: Facts) -> list[tuple[str, str]]:
-        places = first_places(facts["resolution.avail"])
-        found = [(entry, places.get(entry, "")) for entry in published.record.entries]
-        # without the folder in MODULEPATH, the check `contexts` reports it
-        return [each for each in found if each[1] != ours] if ours in facts["resolution.avail"] else []
-
-    for (entry, place), nodes in fleet.by_each(elsewhere).items():
-        if place:
-            brings, shell = part_of("MODULEPATH", place), evidence.user_login
-            yield evidence.say("shadowed", nodes, shell, entry=entry, folder=place, ours=ours, brings=brings)
-        else:
-            yield evidence.say("not_listed", nodes, entry=entry, ours=ours)
-
-
-def _hidden(published: PublishedGeneration, fleet: Fleet, evidence: Evidence) -> Rows:
-    """Yield entries that `module avail` hides although they were not published hidden, or the reverse."""
+def _entries(published: PublishedGeneration, ours: str, look: Look) -> Iterator[Said]:
+    """Yield entries that `module avail` does not list as published, and the default versions."""
+    avail = look.get("resolution.avail")
+    places = first_places(avail)
+    for entry in published.record.entries if ours in avail else ():  # else the check `contexts` reports it
+        place = places.get(entry)
+        if place is None:
+            yield say("not_listed", entry=entry, ours=ours)
+        elif place != ours:
+            yield say("shadowed", entry=entry, folder=place, ours=ours, brings=part_of("MODULEPATH", place))
+    hidden = set(look.get("resolution.hidden").split())
     meant = {name for name, spec in published.specs.items() if spec.hidden}
-
-    def wrong(facts: Facts) -> list[tuple[str, bool]]:
-        hidden = set(facts.get("resolution.hidden", "").split())
-        entries = first_places(facts["resolution.avail"]).keys() & published.specs.keys() & (hidden ^ meant)
-        return [(entry, entry in hidden) for entry in sorted(entries)]
-
-    for (entry, is_hidden), nodes in fleet.by_each(wrong).items():
-        yield evidence.say("hidden" if is_hidden else "not_hidden", nodes, entry=entry)
+    for entry in sorted(places.keys() & published.specs.keys() & (hidden ^ meant)):
+        yield say("hidden" if entry in hidden else "not_hidden", entry=entry)
+    yield alike("defaults", " ".join(sorted(listed(look.get("resolution.defaults")).get(ours, ()))))
 
 
 def _hidden_elsewhere(fleet: Fleet, evidence: Evidence) -> Rows:
@@ -126,29 +113,26 @@ def _hidden_names(facts: Facts) -> set[str]:
     return {name.partition("(")[0] for name in facts.get("resolution.hidden", "").split()}
 
 
-def _elsewhere(fleet: Fleet, evidence: Evidence) -> Rows:
-    """Yield the differences in modules and defaults that `module avail` lists in folders outside the prefix.
+def _elsewhere(look: Look) -> Iterator[Said]:
+    """Yield the modules and defaults that `module avail` lists in folders of MODULEPATH outside the prefix.
 
-    Nodes are compared if they have the folder in MODULEPATH.
+    Nodes with other modules in a folder have other defaults.
     """
-    lists = _by_folder("resolution.avail", fleet, evidence)
-    for folder, values in lists.items():
-        yield evidence.compared("modules", values, folder=folder, told=_other_names)
-    for folder, values in _by_folder("resolution.defaults", fleet, evidence).items():
-        if len(lists[folder]) > 1:
-            yield Noted(Compared("resolution", folder, "defaults"), values)
-            continue  # other modules have other defaults
-        yield evidence.compared(
-            "defaults_elsewhere",
-            values,
-            folder=folder,
-            told=lambda of: f"defaults are {_shown(_only(of.value, of.right)) or 'fewer'}",
-            expect=lambda right, value: _shown(_only(right, value)) or "fewer",
-        )
+    modules, defaults = listed(look.get("resolution.avail")), listed(look.get("resolution.defaults"))
+    for folder in elements(look.get("resolution.modulepath")):
+        if not folder.startswith(f"{look.evidence.site.prefix}/"):
+            names = " ".join(sorted(modules.get(folder, ())))
+            yield alike("modules", names, folder=folder, told=_other_names)
+            value = " ".join(sorted(defaults.get(folder, ())))
+            yield alike("defaults_elsewhere", value, folder=folder, of=names, told=_other_defaults, expect=_defaults)
 
 
-def _shown(names: Iterable[str]) -> str:
-    return short(", ".join(names))
+def _other_defaults(of: Outlier) -> str:
+    return f"defaults are {_defaults(of.value, of.right)}"
+
+
+def _defaults(names: str, others: str) -> str:
+    return short(", ".join(_only(names, others))) or "fewer"
 
 
 def _only(names: str, others: str) -> list[str]:
@@ -164,19 +148,6 @@ def _differing(of: Outlier, more: str, fewer: str) -> str:
 def _other_names(of: Outlier) -> str:
     subject = "it" if _only(of.value, of.right) else "`module avail`"
     return _differing(of, "`module avail` also lists {}", f"{subject} does not list {{}}")
-
-
-def _by_folder(key: str, fleet: Fleet, evidence: Evidence) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Return folder -> names that one of Lmod's lists has in it -> nodes, for folders outside the prefix."""
-    folders: dict[str, dict[str, tuple[str, ...]]] = {}
-    for group in fleet.groups:
-        names = listed(group.facts.get(key, ""))
-        for folder in elements(group.facts.get("resolution.modulepath", "")):
-            if not folder.startswith(f"{evidence.site.prefix}/"):
-                value = " ".join(sorted(names.get(folder, set())))
-                values = folders.setdefault(folder, {})
-                values[value] = (*values.get(value, ()), *group.nodes)
-    return folders
 
 
 def listed(avail: str) -> dict[str, set[str]]:
@@ -201,24 +172,30 @@ def first_places(avail: str) -> dict[str, str]:
     return places
 
 
-def _sample(entry: str, published: PublishedGeneration, expected: str, fleet: Fleet, evidence: Evidence) -> Rows:
+def _sample(entry: str, record: GenerationRecord, expected: str, look: Look) -> Iterator[Said]:
     """Yield faults of the file that Lmod would load for an entry."""
-    for path, nodes in fleet.by_value(f"resolution.path.{entry}").items():
-        if path != expected and path.startswith("/"):
-            brings, shell = part_of("MODULEPATH", path.partition(f"/{entry}.")[0]), evidence.user_login
-            yield evidence.say("another_file", nodes, shell, entry=entry, path=path, expected=expected, brings=brings)
-        elif path != expected:
-            yield evidence.say("not_found", nodes, entry=entry, path=path or "no answer", expected=expected)
-    right = fleet.where(f"resolution.path.{entry}", expected)
+    path = look.get(f"resolution.path.{entry}")
+    if not look.has(f"resolution.path.{entry}"):
+        return
+    if path != expected and path.startswith("/"):
+        brings = part_of("MODULEPATH", path.partition(f"/{entry}.")[0])
+        yield say("another_file", entry=entry, path=path, expected=expected, brings=brings)
+    elif path != expected:
+        yield say("not_found", entry=entry, path=path or "no answer", expected=expected)
+    else:
+        yield from _right_file(entry, record, expected, look)
+
+
+def _right_file(entry: str, record: GenerationRecord, expected: str, look: Look) -> Iterator[Said]:
+    """Yield faults of the published modulefile itself."""
+    evidence = look.evidence
+    real, found = look.get(f"resolution.real.{entry}", expected), look.get(f"resolution.sha256.{entry}", "-")
     below = (f"{evidence.site.prefix}/", f"{evidence.controller.get('real', evidence.site.prefix)}/")
-    for real, nodes in right.by_value(f"resolution.real.{entry}").items():
-        if not real.startswith(below):
-            yield evidence.say("outside", nodes, entry=entry, real=real, expected=expected)
-    sha256 = published.record.files.get(f"modules/{entry}.lua", "")
-    for found, nodes in right.by_value(f"resolution.sha256.{entry}").items():
-        if found != sha256:
-            digest, number = found[:12] or "cannot be read", published.record.number
-            yield evidence.say("other_content", nodes, entry=entry, digest=digest, sha256=sha256[:12], number=number)
+    if not real.startswith(below):
+        yield say("outside", entry=entry, real=real, expected=expected)
+    if found not in ("-", sha256 := record.files.get(f"modules/{entry}.lua", "")):
+        digest = found[:12] or "cannot be read"
+        yield say("other_content", entry=entry, digest=digest, sha256=sha256[:12], number=record.number)
 
 
 CHECK = Check(judge=judge, probe=probe, wants=frozenset({"modules"}))

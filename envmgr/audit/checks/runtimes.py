@@ -8,9 +8,8 @@ names a program that no image has: the runtime must say just that. Nothing of th
 
 from __future__ import annotations
 
-from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
+from envmgr.audit.model import Check, ProbeTexts
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.table import fields_of
 from envmgr.store.manifest import NODE_CHECK
 from envmgr.system.shelltext import assign, script_text, words
 
@@ -25,10 +24,4 @@ def probe(plan: AuditPlan) -> ProbeTexts:
     return {"login": f"{assign(runtimes_limit=SECONDS)}set -- {words(*given)}\n{text}"}
 
 
-def judge(evidence: Evidence) -> Rows:
-    for line, nodes in evidence.shells.by_line("runtimes.lacks").items():
-        entry, why = fields_of(line, 2)
-        yield evidence.say("lacks", nodes, entry=entry, why=why.removeprefix(f"envmgr: {entry}: "))
-
-
-CHECK = Check(judge=judge, probe=probe, wants=frozenset({"installs", "published"}))
+CHECK = Check(probe=probe, wants=frozenset({"installs", "published"}))

@@ -11,7 +11,10 @@ with Lmod's words. The files that shell-init uses lie in the prefix, and are not
 
 from __future__ import annotations
 
-from envmgr.audit.model import AskedShell, Check, Evidence, ProbeTexts, Rows
+from collections.abc import Iterator
+
+from envmgr.audit.look import Look, Said, each_answer, say
+from envmgr.audit.model import Check, ProbeTexts
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.table import short
 from envmgr.modules.node_paths import HOOK
@@ -27,44 +30,32 @@ def probe(plan: AuditPlan) -> ProbeTexts:  # noqa: ARG001 - the same for every p
     return {"context": assign(hook=HOOK, hook_files=" ".join(hook_names())) + script_text(__file__, "context.sh")}
 
 
-def judge(evidence: Evidence) -> Rows:
-    for shell in evidence.each_shell():
-        yield from _not_loaded(shell, evidence)
-        yield from _not_restored(shell, evidence)
-        yield from _hook(shell, evidence)
-
-
-def _hook(shell: AskedShell, evidence: Evidence) -> Rows:
-    digest = hook_digest()
-    others = {node for said, nodes in shell.by_value("hook.sum").items() if said != digest for node in nodes}
-    for said, nodes in shell.by_value("hook").items():
-        if said == _BROKEN:
-            yield evidence.say("broken", nodes, shell, hook=HOOK)
-            continue
-        if stale := [node for node in nodes if node in others]:
-            yield evidence.say("of_another_envmgr", stale, shell, hook=HOOK)
-        ours = [node for node in nodes if node not in others]
-        if ours and said not in (_KNOWN, _NOT_LOADED):
-            yield evidence.say("unknown_lmod", ours, shell, said=said)
-
-
-def _not_restored(shell: AskedShell, evidence: Evidence) -> Rows:
-    """Yield default collections that a login shell cannot restore."""
-    for found, nodes in shell.by_value("collection").items():
-        said = next((text for text, of in shell.by_value("collection.said").items() if set(of) & set(nodes)), "")
-        words = short(" ".join(said.split())) or "and Lmod says nothing"
+def _collections(look: Look) -> Iterator[Said]:
+    if look.has("hook"):
+        yield from _hook(look.get("hook"), look)
+    if found := look.get("collection"):  # a login shell cannot restore it
         row = "not_restored_of_site" if found.startswith("LMOD_SYSTEM_DEFAULT_MODULES=") else "not_restored"
-        remove = as_user(shell.user, f"rm {quote(found)}")
-        yield evidence.say(row, nodes, shell, found=found, said=words, remove=remove)
+        words = short(" ".join(look.get("collection.said").split())) or "and Lmod says nothing"
+        yield say(row, found=found, said=words, remove=as_user(look.user, f"rm {quote(found)}"))
 
 
-def _not_loaded(shell: AskedShell, evidence: Evidence) -> Rows:
-    without = shell.only(lambda facts: facts.get(f"{shell.key}hook") == _NOT_LOADED)
-    missing = without.only(lambda facts: f"{shell.key}hook.there" not in facts)
-    if missing.fleet.nodes:
-        yield evidence.say("not_installed", missing.fleet.nodes, shell, hook=HOOK)
-    for named, nodes in without.having("hook.there").by_value("hook.named", default="").items():
-        yield evidence.say("not_loaded", nodes, shell, named=short(named) or "not set", hook=HOOK)
+def _hook(hook: str, look: Look) -> Iterator[Said]:
+    if hook == _NOT_LOADED and not look.has("hook.there"):
+        yield say("not_installed", hook=HOOK)
+    elif hook == _NOT_LOADED:
+        yield say("not_loaded", named=short(look.get("hook.named")) or "not set", hook=HOOK)
+    if hook == _BROKEN:
+        yield say("broken", hook=HOOK)
+    elif look.get("hook.sum", hook_digest()) != hook_digest():
+        yield say("of_another_envmgr", hook=HOOK)
+    elif hook not in (_KNOWN, _NOT_LOADED):
+        yield say("unknown_lmod", said=hook)
 
 
-CHECK = Check(judge=judge, probe=probe, wants=frozenset({"published", "modules"}), loads=True, joins=True)
+CHECK = Check(
+    judge=each_answer(_collections, "shells"),
+    probe=probe,
+    wants=frozenset({"published", "modules"}),
+    loads=True,
+    joins=True,
+)

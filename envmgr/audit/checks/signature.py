@@ -11,20 +11,22 @@ where `signing.key` says and beside it, and anywhere in /etc/envmgr.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from envmgr.audit.controller import Controller
+from envmgr.audit.look import Look, Said, looked_at, say
 from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.errors import EnvmgrError
 from envmgr.modules.node_paths import CHECK_FLIP, SIGNERS
-from envmgr.probe.model import Fleet, ProbePart
+from envmgr.probe.model import ProbePart
 from envmgr.probe.prefix import look_here
 from envmgr.probe.shell import looked_key
 from envmgr.publish.flip_checks import FlipFault, FlipLook, look_at_current_flip, mend_of, severity_of
 from envmgr.publish.signature import signers_text
-from envmgr.report import Severity
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import sha256_bytes
 from envmgr.system.modes import closing
@@ -104,39 +106,32 @@ def judge(evidence: Evidence) -> Rows:
         fix = mend_of(fault.state, [each.state for each in here.faults], right)
         severity = severity_of(fault.state)
         yield evidence.say("fault", severity=severity, path=fault.path, state=fault.state, found=fault.found, fix=fix)
-    fleet = evidence.looked("signature")
-    for signers, nodes in fleet.by_value("signature.signers", default="").items():
-        if here.signers and signers != here.signers:
-            yield evidence.say("signers", nodes, what="is another list" if signers else "is not there")
-    yield from _stamps(fleet, evidence, here.flip)
+    yield from looked_at(partial(_checked, here), evidence.looked("signature"), evidence)
 
 
-def _stamps(fleet: Fleet, evidence: Evidence, flip: str) -> Rows:
-    number = evidence.published.record.number if evidence.published is not None else None
-    for group in fleet.groups:
-        facts, nodes = group.facts, group.nodes
-        state = facts.get("signature.state", "") if facts.get("signature.prefix") == str(evidence.site.prefix) else ""
-        if not state:
-            severity: Severity = "error" if evidence.site.policies.unsigned == "refuse" else "warning"
-            yield evidence.say("unchecked", nodes, severity=severity)
-        elif facts.get("signature.late") == "yes":
-            yield evidence.say("late", nodes, minutes=LATE // 60, program=CHECK_FLIP)
-        elif state not in ("signed", "expired"):
-            reason = facts.get("signature.reason", "")
-            words = f"{state}{f': {reason}' if reason else ''}"
-            yield evidence.say("refused", nodes, severity=severity_of(state), words=words, fix=mend_of(state))
-        elif flip and number is not None and facts.get("signature.flip") != f"{number} {flip}":
-            severity = "warning" if _long_ago(evidence, nodes) else "note"
-            checked = facts.get("signature.flip", "").partition(" ")[2]
-            yield evidence.say(
-                "old_flip", nodes, severity=severity, checked=checked, flip=flip, number=number, program=CHECK_FLIP
-            )
+def _checked(here: Here, look: Look) -> Iterator[Said]:
+    signers, evidence = look.get("signature.signers"), look.evidence
+    if here.signers and signers != here.signers:
+        yield say("signers", what="is another list" if signers else "is not there")
+    of_prefix = look.get("signature.prefix") == str(evidence.site.prefix)
+    state, reason = look.get("signature.state") if of_prefix else "", look.get("signature.reason")
+    flip, number = here.flip, evidence.published and evidence.published.record.number
+    if not state:
+        yield say("unchecked", severity="error" if evidence.site.policies.unsigned == "refuse" else "warning")
+    elif look.get("signature.late") == "yes":
+        yield say("late", minutes=LATE // 60, program=CHECK_FLIP)
+    elif state not in ("signed", "expired"):
+        words = f"{state}{f': {reason}' if reason else ''}"
+        yield say("refused", severity=severity_of(state), words=words, fix=mend_of(state))
+    elif flip and number and look.get("signature.flip") != f"{number} {flip}":
+        checked, severity = look.get("signature.flip").partition(" ")[2], "warning" if _long_ago(look) else "note"
+        yield say("old_flip", severity=severity, checked=checked, flip=flip, number=number, program=CHECK_FLIP)
 
 
-def _long_ago(evidence: Evidence, nodes: tuple[str, ...]) -> bool:
-    assert evidence.published is not None
-    replies = evidence.fleet.replies
-    return any(node in replies and replies[node].ended - evidence.published.since > LATE for node in nodes)
+def _long_ago(look: Look) -> bool:
+    replies, published = look.evidence.fleet.replies, look.evidence.published
+    since = published.since if published else 0.0
+    return any(replies[node].ended - since > LATE for node in look.nodes if node in replies)
 
 
 CHECK = Check(judge=judge, probe=probe, ask_controller=ask_controller, wants=frozenset({"published"}))

@@ -24,18 +24,19 @@ same.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
+from operator import itemgetter
 
 from envmgr.audit.compare.between_nodes import merged
 from envmgr.audit.fit.install_facts import start_fault
-from envmgr.audit.model import QUORUM, Check, Evidence, Found, ProbeTexts, Rows, Values
+from envmgr.audit.look import Look, Said, looked_at, say
+from envmgr.audit.model import QUORUM, Check, Evidence, ProbeTexts, Rows, Values
 from envmgr.audit.openings import AS_OTHERS, open_steps
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import changed_lines, module_show, opened, shared, without_host
 from envmgr.audit.table import fields_of, short
 from envmgr.probe.model import Facts, Fleet
-from envmgr.report import Severity
 from envmgr.system.shelltext import assign, script_text
 
 _FEW, _ALONE, _MANY = 8, 24, 500
@@ -69,17 +70,12 @@ def judge(evidence: Evidence) -> Rows:
 
 def _module(name: str, fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield all that is wrong with one module, by the answers of nodes that tried to load it."""
-    is_named = name in evidence.plan.modules
-    here = frozenset(fleet.by_value(f"{_KEY}here.{name}").get("loads", ()))
-    faults = [
-        _fault(name, " ".join(said.split()), nodes, evidence, is_named=is_named, in_login=here.issuperset(nodes))
-        for said, nodes in fleet.by_value(f"{_KEY}failed.{name}").items()
-    ]
-    yield from filter(None, faults)
-    if is_named and all(_is_unknown(name, _loads(name, group.facts)) for group in fleet.groups):
+    faults = [*looked_at(partial(_faults, name), fleet, evidence)]
+    yield from faults
+    if name in evidence.plan.modules and all(_unknown(_loads(name, group.facts)) == name for group in fleet.groups):
         yield evidence.say("unknown", fleet.nodes, name=name)
         return
-    if not any(faults):
+    if not faults:
         yield evidence.compared("loads", fleet.by(partial(_loads, name)), name=name, say=_load_in_words)
     for lines, nodes in fleet.by_value(f"{_KEY}brings.{name}").items():
         if programs := _of_entries(lines.splitlines(), evidence):
@@ -89,6 +85,28 @@ def _module(name: str, fleet: Fleet, evidence: Evidence) -> Rows:
     yield from _starts(name, fleet, evidence)
     lacks = fleet.where(f"{_KEY}loads.{name}", _YES).by_value(f"{_KEY}lacks.{name}", default="")
     yield evidence.compared("libraries", lacks, name=name, say=_missing_libraries)
+
+
+def _faults(name: str, look: Look) -> Iterator[Said]:
+    """Yield the fault of a modulefile, by Lmod's words; none if the module refuses in words of its own.
+
+    A module that loads in login shells needs what their start-up files set. That is a note, because other shells may
+    have it, too. A fault of a module that `--modules` names is an error.
+    """
+    said = " ".join(look.get(f"{_KEY}failed.{name}").split())
+    in_login = look.get(f"{_KEY}here.{name}") == "loads"
+    named = "error" if name in look.evidence.plan.modules else None
+    severity = named or ("note" if in_login else None)
+    before, after = ("in a clean environment it ", "; in login shells it loads") if in_login else ("", "")
+    needed, broken = _unknown(said), _BROKEN.search(said)
+    if said == _ENDLESS:
+        yield say("endless", severity=named, name=name, said=said)
+    elif needed not in ("", name):  # if it is listed and not found, comparing nodes reports it
+        show = module_show(name)
+        yield say("needs", severity=severity, name=name, before=before, after=after, needed=needed, show=show)
+    elif broken and not needed and _CLOSED not in said:
+        error, node = broken[1] or broken[2] or "", itemgetter(0)
+        yield say("broken", severity=severity, name=name, before=before, after=after, error=error, node=node)
 
 
 _YES = "yes"
@@ -205,9 +223,10 @@ def _loads(name: str, facts: Facts) -> str | None:
     return facts.get(f"{_KEY}loads.{name}", facts.get(f"{_KEY}failed.{name}"))
 
 
-def _is_unknown(name: str, said: str | None) -> bool:
+def _unknown(said: str | None) -> str:
+    """Return the module that is not there, by Lmod's words."""
     match = _UNKNOWN.search(" ".join((said or "").split()))
-    return match is not None and (match[1] or match[2]).replace('"', "").strip() == name
+    return (match[1] or match[2]).replace('"', "").strip() if match else ""
 
 
 def _missing_libraries(lines: str) -> str:
@@ -222,34 +241,6 @@ def _of_entries(programs: list[str], evidence: Evidence) -> list[str]:
     wanted |= {"python3", "pip", "conda"} if "python" in wanted else set()
     wanted |= {"mpiexec"} if "mpirun" in wanted else set()
     return [program for program in programs if program.rpartition("/")[2] in wanted]
-
-
-def _fault(
-    name: str, said: str, nodes: tuple[str, ...], evidence: Evidence, *, is_named: bool, in_login: bool
-) -> Found | None:
-    """Return the finding for a faulty modulefile, by Lmod's words, or None if the module refuses in words of its own.
-
-    A module that loads in login shells needs what their start-up files set. That is a note, because other shells may
-    have it, too. A fault of a module that `--modules` names is an error.
-    """
-    named: Severity | None = "error" if is_named else None
-    severity = named or ("note" if in_login else None)
-    before, after = ("in a clean environment it ", "; in login shells it loads") if in_login else ("", "")
-    if said == _ENDLESS:
-        return evidence.say("endless", nodes, None, named, name=name, said=said)
-    if match := _UNKNOWN.search(said):
-        needed = (match[1] or match[2]).replace('"', "").strip()
-        if needed == name:  # it is listed, and not found: comparing nodes reports it
-            return None
-        return evidence.say(
-            "needs", nodes, None, severity, name=name, before=before, after=after, needed=needed, show=module_show(name)
-        )
-    if (match := _BROKEN.search(said)) and _CLOSED not in said:
-        error = match[1] or match[2] or ""
-        return evidence.say(
-            "broken", nodes, None, severity, name=name, before=before, after=after, error=error, node=nodes[0]
-        )
-    return None
 
 
 CHECK = Check(judge=judge, probe=probe, wants=frozenset({"installs", "modules"}))

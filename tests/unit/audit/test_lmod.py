@@ -219,12 +219,12 @@ def test_cache_that_lmod_does_not_use() -> None:
         "c4": {"cache.ignored": "false"},
     }
     assert told("cache", answers) == [
+        f"warning c1: {who}: LMOD_IGNORE_CACHE is yes | no | {hint}",
+        f"warning c2: {who}: LMOD_CACHED_LOADS is no | yes | {hint}",
         (
             f"warning c3: {who}: Lmod does not use {SPIDER} | the published generation's cache "
             "| on the node: `module --config` lists the rc files and the caches"
         ),
-        f"warning c1: {who}: LMOD_IGNORE_CACHE is yes | no | {hint}",
-        f"warning c2: {who}: LMOD_CACHED_LOADS is no | yes | {hint}",
     ]
     # Where the generation's rc file is not read, that is told by the check rc-files:
     assert told("cache", {"c1": {}, "c2": {"cache.folders": "", "cache.named": None}}) == []

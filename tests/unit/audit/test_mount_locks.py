@@ -75,11 +75,8 @@ def test_hosts_that_write_are_told_and_nodes_that_only_read_are_not() -> None:
         f"warning c2: /sw: {SURE[1]} | {rest}"
     ]
     assert findings(nodes, controller=here) == [f"note : /sw: {MAY[1]} | {rest}"]
-
-
-def test_a_site_that_knows_it_is_not_told() -> None:
-    settings = {"mount": {"locks": "local"}}
-    assert findings({"c1": NODE}, controller=NODE, settings=settings) == []
+    knows = {"mount": {"locks": "local"}}
+    assert findings(nodes, controller=here, settings=knows) == []
 
 
 def test_modes_are_judged_by_the_nodes_that_may_write() -> None:

@@ -108,6 +108,7 @@ def test_what_lies_over_the_prefix_is_told_with_each_umount() -> None:
         f"{TOLD}tmpfs b is mounted over it, on /sw; tmpfs a is mounted over it, on /apps | {right} | "
     )
     assert line.endswith(f"on the node: `umount /sw && umount /apps`{end}")
+    assert lines(RIGHT | {"mount.under": "/sw autofs /etc/auto.sw\n/sw nfs4 fs1:/export/sw"}) == []
 
 
 def test_copy_over_a_tree_on_the_nodes_own_disks_is_told_as_well() -> None:
@@ -143,10 +144,6 @@ def test_commands_name_the_mount_point_which_may_be_above_the_prefix() -> None:
     assert "`umount -l /apps && mount /apps`" in hint(well | {"gate": "hung"})
     assert "`umount -l /apps && mount /apps`" in hint(well | {"gate": "Stale file handle"})
     assert "`mount -o remount /apps`" in hint(well | {"mount.super": "rw,soft"})
-
-
-def test_right_mount_on_top_is_right_whatever_lies_under_it() -> None:
-    assert lines(RIGHT | {"mount.under": "/sw autofs /etc/auto.sw\n/sw nfs4 fs1:/export/sw"}) == []
 
 
 def test_folder_on_the_way_is_opened_by_what_closes_it() -> None:

@@ -22,10 +22,6 @@ def node(*faults: str, **more: str) -> dict[str, str]:
     return {"node_setup.looked.node": "yes", **said, **more}
 
 
-def test_nodes_as_node_setup_left_them_are_fine() -> None:
-    assert told(node_setup, evidence({"c1": node(), "c2": node()})) == []
-
-
 @pytest.mark.parametrize(
     ("faults", "found"),
     [

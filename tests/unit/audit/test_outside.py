@@ -43,8 +43,5 @@ def test_findings() -> None:
     assert line.startswith("warning c1: vend/1: /opt/vendor: not listed within ")
     closed = {"outside.seen": "1", "outside.bad.0": "Permission denied"}
     assert told(outside, given({"c1": closed, "c2": closed})) == [], "the check `software` tells by what"
-
-
-def test_site_without_such_trees_is_asked_nothing() -> None:
     assert outside.probe(audit_plan(site())) == {}
     assert told(outside, evidence({"c1": {}})) == []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from envmgr.audit.causes import Traces
 from envmgr.audit.checks import get_check
 from envmgr.catalog.site import load_site
@@ -15,6 +17,7 @@ from tests.helpers.evidence import told, wanted_lines
 
 CHECK = get_check("saved-collections")
 HOOK = "/etc/envmgr/node/lmod"
+AGAIN = "`envmgr node-setup --apply --nodes c2`"
 LOADS = f"Lmod loads {HOOK}"
 LOGIN = next(context for context in CONTEXTS if context.name == "bash-login")
 ASKED = tuple(
@@ -35,53 +38,36 @@ def findings(**nodes: dict[str, str]) -> list[str]:
     return told(CHECK, hand_made(nodes, asked=ASKED))
 
 
-def test_hook_that_knows_its_lmod_and_shells_without_a_generation_are_no_finding() -> None:
-    assert findings(c1=facts(hook="known"), c2={}) == []
-
-
 def test_hook_that_lmod_does_not_load_is_told_with_its_cause() -> None:
     hidden = facts(hook="not loaded", hook_named="/site/lmod", hook_there="yes")
     where = "bash-login, bash-ssh (root, alice)"
     late = f"a start-up file sets it after /etc/profile.d/zz-envmgr.sh: let it keep {HOOK} at the end"
     assert findings(c1=facts(hook="known"), c2=facts(hook="not loaded", hook_named=HOOK), c3=hidden) == [
-        f"warning c2: {where}: envmgr's hook is not installed | {LOADS} | `envmgr node-setup --apply --nodes c2`",
+        f"warning c2: {where}: envmgr's hook is not installed | {LOADS} | {AGAIN}",
         f"warning c3: {where}: Lmod does not load envmgr's hook: LMOD_PACKAGE_PATH is /site/lmod | {LOADS} | {late}",
     ]
 
 
-def test_lmod_that_the_hook_does_not_know_is_a_note() -> None:
-    assert findings(c1=facts(hook="Lmod has no MT.getMTfromFile")) == [
-        (
-            "note c1: bash-login, bash-ssh (root, alice): the hook leaves them to this Lmod: Lmod has no MT.getMTfromFile | "
-            "an Lmod that the hook knows | after a publish, users save them again; a newer envmgr may know this Lmod"
-        )
+UNKNOWN = "Lmod has no MT.getMTfromFile"
+LEFT = f"note c2: {{}}: the hook leaves them to this Lmod: {UNKNOWN} | an Lmod that the hook knows | after a publish, users save them again; a newer envmgr may know this Lmod"
+BROKEN = f"warning c2: {{}}: a file of envmgr's hook is missing or damaged | the files in {HOOK} | {AGAIN}"
+STALE = f"warning c2: {{}}: envmgr's hook is of another envmgr than this one | its files in {HOOK} | {AGAIN}"
+
+
+@pytest.mark.parametrize(
+    ("hook", "digest", "line"),
+    [
+        (UNKNOWN, hook_digest(), LEFT),
+        (UNKNOWN, "0" * 64, STALE),  # what an older hook says of a newer Lmod
+        ("broken", "0" * 64, BROKEN),
+        ("known", "0" * 64, STALE),
+    ],
+)
+def test_hook_that_is_not_ours_or_does_not_know_its_lmod(hook: str, digest: str, line: str) -> None:
+    well, said = facts(hook="known", hook_sum=hook_digest()), facts(hook=hook, hook_sum=digest)
+    assert findings(c1=well, c2=said, c3=facts(hook="known"), c4={}) == [
+        line.format("bash-login, bash-ssh (root, alice)")
     ]
-
-
-def test_hook_of_which_a_file_is_missing_or_damaged_is_told() -> None:
-    assert findings(c1=facts(hook="known"), c2=facts(hook="broken")) == [
-        (
-            "warning c2: bash-login, bash-ssh (root, alice): a file of envmgr's hook is missing or damaged | "
-            f"the files in {HOOK} | `envmgr node-setup --apply --nodes c2`"
-        )
-    ]
-
-
-def test_hook_of_another_envmgr_is_told_where_it_could_be_read() -> None:
-    same, other = (facts(hook="known", hook_sum=digest) for digest in (hook_digest(), "0" * 64))
-    assert findings(c1=same, c2=other, c3=facts(hook="known")) == [
-        (
-            "warning c2: bash-login, bash-ssh (root, alice): envmgr's hook is of another envmgr than this one | "
-            f"its files in {HOOK} | `envmgr node-setup --apply --nodes c2`"
-        )
-    ]
-    unknown = "Lmod has no MT.getMTfromFile"  # what an older hook says of a newer Lmod
-    (told,) = findings(c1=facts(hook=unknown, hook_sum="0" * 64))
-    assert "envmgr's hook is of another envmgr than this one" in told
-    (told,) = findings(c1=facts(hook=unknown, hook_sum=hook_digest()))
-    assert "a newer envmgr may know this Lmod" in told
-    (told,) = findings(c1=facts(hook="broken", hook_sum="0" * 64))
-    assert "a file of envmgr's hook is missing or damaged" in told
 
 
 def test_digest_of_the_hook_is_that_of_its_files_as_a_node_adds_them_up(tmp_path: Path) -> None:
@@ -101,24 +87,29 @@ def test_digest_of_the_hook_is_that_of_its_files_as_a_node_adds_them_up(tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(hook_names())
 
 
-def test_default_modules_of_the_site_that_do_not_load_are_told_with_their_line() -> None:
-    said = facts(collection="LMOD_SYSTEM_DEFAULT_MODULES=StdEnv", collection_said="unknown")
-    line = "/etc/profile.d/site.sh:2"
-    traces = Traces({("c1", "bash-login", "user", "LMOD_SYSTEM_DEFAULT_MODULES"): line})
-    given = hand_made({"c1": said, "c2": said}, asked=((LOGIN, "user", "ssh"),))
-    assert told(CHECK, given, traces) == [
+@pytest.mark.parametrize(
+    ("said", "variable", "found"),
+    [
         (
-            "warning c[1-2]: bash-login (alice): LMOD_SYSTEM_DEFAULT_MODULES=StdEnv cannot be loaded: unknown | a default collection that restores | "
-            f"{line} sets it: take that line away, or name modules that are there"
-        )
-    ]
-    assert [question.names for question in wanted_lines(CHECK, given)] == [("LMOD_SYSTEM_DEFAULT_MODULES",)]
-
-
-def test_line_that_hides_the_hook_is_named() -> None:
-    hidden = facts(hook="not loaded", hook_named="/site/lmod", hook_there="yes")
-    traces = Traces({("c1", "bash-login", "user", "LMOD_PACKAGE_PATH"): "/etc/profile.d/zzz.sh:4"})
-    (line,) = told(CHECK, hand_made({"c1": hidden}, asked=((LOGIN, "user", "ssh"),)), traces)
-    assert line.endswith(
-        f"/etc/profile.d/zzz.sh:4 sets it after /etc/profile.d/zz-envmgr.sh: take that line away, or let it keep {HOOK} at the end"
-    )
+            facts(collection="LMOD_SYSTEM_DEFAULT_MODULES=StdEnv", collection_said="unknown"),
+            "LMOD_SYSTEM_DEFAULT_MODULES",
+            (
+                "LMOD_SYSTEM_DEFAULT_MODULES=StdEnv cannot be loaded: unknown | a default collection that restores | "
+                "/etc/z.sh:2 sets it: take that line away, or name modules that are there"
+            ),
+        ),
+        (
+            facts(hook="not loaded", hook_named="/site/lmod", hook_there="yes"),
+            "LMOD_PACKAGE_PATH",
+            (
+                f"Lmod does not load envmgr's hook: LMOD_PACKAGE_PATH is /site/lmod | {LOADS} | "
+                f"/etc/z.sh:2 sets it after /etc/profile.d/zz-envmgr.sh: take that line away, or let it keep {HOOK} at the end"
+            ),
+        ),
+    ],
+)
+def test_line_that_sets_what_is_wrong_is_named(said: dict[str, str], variable: str, found: str) -> None:
+    given = hand_made({"c1": said, "c2": said}, asked=((LOGIN, "user", "ssh"),))
+    traces = Traces({("c1", "bash-login", "user", variable): "/etc/z.sh:2"})
+    assert told(CHECK, given, traces) == [f"warning c[1-2]: bash-login (alice): {found}"]
+    assert [question.names for question in wanted_lines(CHECK, given)] == [(variable,)]

@@ -51,10 +51,6 @@ def test_table_and_shell_text_name_the_files_that_node_setup_writes() -> None:
     assert PROFILE in get_check("saved-collections").table.rows["not_loaded"].hint.because
 
 
-def test_nodes_that_have_checked_the_flip_in_force_are_fine() -> None:
-    assert findings(node(), node(), node(state="expired")) == []
-
-
 def test_a_site_that_does_not_sign_is_not_asked() -> None:
     assert findings({}, {}, settings={}) == []
     assert "signature.state" not in signature.probe(evidence({}).plan)["node"]  # for an open key alone
@@ -77,7 +73,7 @@ def test_a_list_of_signers_that_cannot_be_read_is_told() -> None:
 
 def test_nodes_without_a_check_and_with_an_old_one_are_told() -> None:
     bare = {"signature.looked.node": "yes", "signature.signers": "a" * 64}
-    assert findings(node(), bare, node(late="yes")) == [
+    assert findings(node(), bare, node(late="yes"), node(state="expired")) == [
         f"warning c2: {STAMP}: nothing there has checked what is published | a check every five minutes | {SET_UP}",
         f"warning c3: {STAMP}: its check is more than 20 minutes old, or of before its last start | a check every five minutes | {TIMER.format('c3')}",
     ]

@@ -60,7 +60,7 @@ def says(check: Check) -> Iterator[tuple[str, set[str]]]:
     if "in_other_shells" in check.table.rows:
         modules.append(FOLDER.parent / "compare" / "between_nodes.py")
     for node in (node for path in modules for node in ast.walk(ast.parse(path.read_text()))):
-        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in {"say", "compared"}:
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in {"say", "compared", "alike"}:
             row = node.args[0]
             chosen = [row.body, row.orelse] if isinstance(row, ast.IfExp) else [row]
             for each in chosen:

@@ -1,0 +1,126 @@
+"""A check as a function of one look: one answer, and the nodes that gave it. What several looks say alike is one finding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from envmgr.audit.model import AskedShell, Evidence, Rows
+from envmgr.probe.model import Facts, Fleet, Group
+
+Place = Literal["node", "prefix", "login", "shells"]
+"""Whose answers are looked at: of all nodes, of those whose prefix answers, of login shells, or of each shell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A row of the check's table, and the words that fill it in, as for `Evidence.say`: what one look says.
+
+    A word that is a function is one of the nodes. With a `value`, like nodes should have it in common: the words are
+    those of `Evidence.compared`.
+    """
+
+    row: str
+    words: Mapping[str, Any]
+    value: str | None = None
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Return what two looks must share to be one finding, or one comparison."""
+        return self.row, *((name, word) for name, word in self.words.items() if not callable(word))
+
+
+SaidOf = tuple[Said, Sequence[str]]
+"""What is said, and the nodes of which it is."""
+
+
+def say(row: str, **words: Any) -> Said:
+    return Said(row, words)
+
+
+def alike(row: str, value: str, **words: Any) -> Said:
+    return Said(row, words, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One answer and its nodes. In a shell, facts are named without the shell's own key."""
+
+    evidence: Evidence
+    facts: Facts
+    nodes: tuple[str, ...]
+    shell: AskedShell | None = None
+
+    @property
+    def user(self) -> str:
+        return self.shell.user if self.shell is not None else self.evidence.plan.user
+
+    def get(self, fact: str, default: str = "") -> str:
+        return self.facts.get(f"{self.shell.key if self.shell else ''}{fact}", default)
+
+    def has(self, fact: str) -> bool:
+        return f"{self.shell.key if self.shell else ''}{fact}" in self.facts
+
+    def lines(self, fact: str) -> list[str]:
+        return self.get(fact).splitlines()
+
+    def named(self, beginning: str) -> dict[str, str]:
+        """Return what follows in the facts that begin so -> the fact."""
+        found = {key: value for key, value in self.facts.items() if key.startswith(beginning)}
+        return {key.removeprefix(beginning): found[key] for key in sorted(found)}
+
+
+JudgeOne = Callable[[Look], Iterable[Said]]
+
+
+def each_answer(one: JudgeOne, of: Place) -> Callable[[Evidence], Rows]:
+    """Return the `judge` of a check that looks at one answer at a time."""
+
+    def judge(evidence: Evidence) -> Rows:
+        if of == "shells":
+            for shell in evidence.each_shell():
+                yield from looked_at(one, shell.fleet, evidence, shell)
+        else:
+            fleet = {"node": evidence.fleet, "prefix": evidence.fleet.sound, "login": evidence.shells}[of]
+            yield from looked_at(one, fleet, evidence)
+
+    return judge
+
+
+def looked_at(
+    one: JudgeOne,
+    fleet: Fleet,
+    evidence: Evidence,
+    shell: AskedShell | None = None,
+    *,
+    apart: Collection[str] = frozenset(),
+) -> Rows:
+    """Yield what is said of the answers of a fleet; no look has nodes of `apart` and others."""
+    looks = (
+        Look(evidence, group.facts, nodes, shell)
+        for group in fleet.groups
+        for is_in in (False, True)
+        if (nodes := tuple(node for node in group.nodes if (node in apart) == is_in))
+    )
+    return folded(((said, look.nodes) for look in looks for said in one(look)), evidence, shell)
+
+
+def folded(all_said: Iterable[SaidOf], evidence: Evidence, shell: AskedShell | None = None) -> Rows:
+    """Yield each thing that is said once, with all nodes of which it is said.
+
+    Without a shell, a row with a `cause` is about the login shell: a line of its start-up files is asked for.
+    """
+    found: dict[tuple[object, ...], list[SaidOf]] = {}
+    for said, nodes in all_said:
+        found.setdefault(said.key, []).append((said, nodes))
+    for of in found.values():
+        row, words = of[0][0].row, of[0][0].words
+        at = shell or (evidence.user_login if evidence.table.rows[row].cause else None)
+        if of[0][0].value is None:
+            having = [node for _, nodes in of for node in nodes]
+            filled = {name: word(having) if callable(word) else word for name, word in words.items()}
+            yield evidence.say(row, having, at, **filled)
+        else:
+            fleet = Fleet(tuple(Group({"": said.value or ""}, tuple(nodes)) for said, nodes in of), {}, {}, ())
+            yield evidence.compared(row, fleet.by_value(""), at, **words)

@@ -1,0 +1,86 @@
+"""Checks that look at one answer at a time: what they say alike is one finding, of all nodes of which it is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from envmgr.audit.look import JudgeOne, Look, Place, Said, alike, each_answer, looked_at, say
+from envmgr.audit.model import Check
+from envmgr.audit.table import CheckTable, Fact, Words
+from envmgr.probe.model import CONTEXTS
+from tests.helpers.evidence import evidence, told, wanted_lines
+
+ASKED = tuple((context, "user", "ssh") for context in CONTEXTS[:1])
+KEY = "ctx.bash-login.user."
+ROWS = {
+    "bad": Words(error="{said}", where="here", expected="no", hint="look at {first}"),
+    "shell": Words(error="{said} of {who}"),
+    "set": Words(error="set", where="here", cause="X", hint="{place}", unplaced="who sets it?"),
+    "other": Words(drift="warning", where="{name}", empty="nothing"),
+}
+# Any check may read `gate`; `terminal` and `modulepath` stand for facts of its own.
+TABLE = CheckTable(part="x", node={"terminal": Fact()}, context={"modulepath": Fact()}, rows=ROWS)
+
+
+def lines(one: JudgeOne, of: Place, answers: dict[str, dict[str, str]]) -> list[str]:
+    return told(Check(judge=each_answer(one, of), table=TABLE), evidence(answers, asked=ASKED))
+
+
+def bad(look: Look) -> Iterable[Said]:
+    if look.has("terminal"):
+        yield say("bad", said=look.get("terminal"), first=lambda nodes: nodes[0])
+
+
+def test_what_is_said_of_several_answers_is_one_finding_and_a_word_can_be_of_its_nodes() -> None:
+    answers = {"c1": {"terminal": "a"}, "c2": {}, "c3": {"terminal": "a", "gate": "hung"}, "c4": {"terminal": "b"}}
+    assert lines(bad, "node", answers) == [
+        "error c[1,3]: here: a | no | look at c1",
+        "error c4: here: b | no | look at c4",
+    ]
+    assert lines(bad, "prefix", answers) == [
+        "error c1: here: a | no | look at c1",
+        "error c4: here: b | no | look at c4",
+    ]
+
+
+def test_values_are_compared_between_the_nodes_that_say_them_of_one_thing() -> None:
+    answers = {f"c{number}": {"terminal": value} for number, value in enumerate(("a\nb", "a", "a\nb", ""), 1)}
+
+    def other(look: Look) -> Iterable[Said]:
+        lines = look.lines("terminal")
+        return [alike("other", name if name in lines else "", name=name, told=lambda _: "it") for name in "ab"]
+
+    assert lines(other, "node", answers) == [
+        "warning c4: a: it | a, as on c[1-3]",
+        "warning : b: nothing on c[2,4]; b on c[1,3] | the same everywhere; `--reference NODE` says which node is right",
+    ]
+
+
+def test_facts_of_a_shell_have_no_key_of_it_and_its_place_is_the_shell() -> None:
+    answers = {"c1": {f"{KEY}modulepath": "/a"}, "c2": {f"{KEY}modulepath": "/b", "gate": "hung"}, "c3": {}}
+
+    def seen(look: Look) -> Iterable[Said]:
+        yield say("shell", severity="note", hint="no", said=look.get("modulepath", "none"), who=look.user)
+
+    at = "bash-login (alice)"
+    assert lines(seen, "shells", answers) == [
+        f"note c1: {at}: /a of alice |  | no",
+        f"note c3: {at}: none of alice |  | no",
+    ]
+
+
+def test_row_with_a_cause_asks_for_the_line_of_the_login_shell() -> None:
+    check = Check(judge=each_answer(lambda _: [say("set")], "login"), table=TABLE)
+    asked = wanted_lines(check, evidence({"c1": {}}))
+    assert [(of.node, of.context.name, of.names) for of in asked] == [("c1", "bash-login", ("X",))]
+
+
+def test_nodes_that_are_apart_are_in_no_look_with_others() -> None:
+    def seen(look: Look) -> list[Said]:
+        return [say("bad", said=" ".join(look.nodes), first="")]
+
+    check = Check(judge=lambda given: looked_at(seen, given.fleet, given, apart={"c2", "c9"}), table=TABLE)
+    assert told(check, evidence({node: {} for node in ("c1", "c2", "c3")})) == [
+        "error c[1,3]: here: c1 c3 | no | look at ",
+        "error c2: here: c2 | no | look at ",
+    ]

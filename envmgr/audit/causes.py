@@ -13,6 +13,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from envmgr.audit import second_look
 from envmgr.audit.hints import Hint, LinePlace, add, delete, hint_of, is_vendors, look, of_programs
 from envmgr.audit.table import Steps, Words, fill
 from envmgr.modules.node_paths import CSH_PROFILE, HOME, PROFILE
@@ -361,7 +362,12 @@ def trace_part(questions: Sequence[TraceQuestion], users: Mapping[ShellAccount, 
     given = assign(trace_names=" ".join(names), trace_pin=f"{HOME}/", trace_profile=PROFILE, trace_home="")
     given += assign(trace_end=f"set +x\n{untraced()}{UNTRACED_END}")
     calls += f"put trace.profiles \"$(ls {_FOLDER} | tr '\\n' ' ')\"\n"
-    return ProbePart("trace", {"prefix": given + script_text(__file__, "csh.sh") + script_text(__file__, "sh") + calls})
+    texts = [
+        script_text(second_look.__file__, "shell.sh"),
+        script_text(__file__, "csh.sh"),
+        script_text(__file__, "sh"),
+    ]
+    return ProbePart("trace", {"prefix": given + "".join(texts) + calls})
 
 
 def read_traces(fleet: Fleet) -> Traces:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
 from envmgr.audit.hints import Action
 from envmgr.audit.table import CheckTable
@@ -76,6 +77,11 @@ class Loose:
     @cached_property
     def nodes(self) -> frozenset[str]:
         return frozenset(expand(self.finding.nodes or self.finding.between))
+
+
+def as_caused(finding: AuditFinding, **given: Any) -> Caused:
+    """Return a finding with what it causes, or other fields that are `given`."""
+    return Caused(**{each.name: getattr(finding, each.name) for each in fields(finding)} | given)
 
 
 def every_finding(findings: Iterable[Caused]) -> Iterator[AuditFinding]:
@@ -246,9 +252,8 @@ def _as_one(group: Sequence[Loose], following: Sequence[Loose], links: Links) ->
     more = [action for action in actions if action not in head.actions and action.do == "delete"]
     named = {f"{action.file}:{action.line}": None for action in more if f"{action.file}:{action.line}" not in head.hint}
     hint = head.hint + "".join(f"; then {line}" for line in [*named][:_NAMED])
-    said = {each.name: getattr(head, each.name) for each in fields(head)}
-    said |= {"severity": worst, "hint": hint, "actions": (*head.actions, *more)}
-    return Caused(**said, cause=_cause(first), consequences=tuple(joined(rest)))
+    said = {"severity": worst, "hint": hint, "actions": (*head.actions, *more)}
+    return as_caused(head, **said, cause=_cause(first), consequences=tuple(joined(rest)))
 
 
 def _text(finding: AuditFinding) -> AuditFinding:

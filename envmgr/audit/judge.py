@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -38,9 +38,15 @@ def no_traces(_: Sequence[TraceQuestion]) -> Traces:
     return Traces({})
 
 
-def judge(evidence: Evidence, checks: Mapping[str, Check], trace: Trace = no_traces) -> AuditJudged:
+Explain = Callable[[Sequence[Loose], Evidence], tuple[Caused, ...]]
+"""Joins the findings of checks with what differs between nodes."""
+
+
+def judge(
+    evidence: Evidence, checks: Mapping[str, Check], trace: Trace = no_traces, explain: Explain | None = None
+) -> AuditJudged:
     """Judge, ask in one round for the responsible lines, and return all findings: errors first, then by check, place
-    and nodes.
+    and nodes. With the inventory, `explain` says what they come from.
     """
     rows: dict[str, tuple[Judged, ...]] = {}
     dead: set[str] = set()
@@ -67,8 +73,10 @@ def judge(evidence: Evidence, checks: Mapping[str, Check], trace: Trace = no_tra
     of_engine += joined(_gone(evidence, notebook, compared))
     of_engine += joined(_not_looked_at(evidence, checks))
     loose += [Loose(finding) for finding in of_engine]
-    links = Links.of(check.table for check in checks.values())
-    findings = grouped(same_on_nodes(_without_consequences(loose, dead, checks)), links)
+    left = same_on_nodes(_without_consequences(loose, dead, checks))
+    if explain is not None and "inventory" in checks:
+        return AuditJudged(explain(left, evidence), notebook, mistakes)
+    findings = grouped(left, Links.of(check.table for check in checks.values()))
     return AuditJudged(findings, notebook, mistakes)
 
 

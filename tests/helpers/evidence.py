@@ -12,7 +12,7 @@ from typing import Any
 
 from envmgr.audit.ask import other_modules
 from envmgr.audit.causes import TraceQuestion, Traces
-from envmgr.audit.checks import all_checks, munge
+from envmgr.audit.checks import all_checks, get_check, munge
 from envmgr.audit.controller import SlurmView
 from envmgr.audit.judge import AuditJudged, judge, loose_of, questions_of, rows_of
 from envmgr.audit.model import Check, Drift, Evidence, audit_parts, check_of
@@ -151,7 +151,8 @@ def evidence(
 @cache
 def declared() -> Declared:
     """The facts that any check's table declares, or every probe's."""
-    return Declared(*(check.table for check in all_checks().values()), other_modules.CHECK.table)
+    named = (other_modules.CHECK, get_check("inventory"))
+    return Declared(*(check.table for check in (*all_checks().values(), *named)))
 
 
 def refuse_undeclared(answers: Iterable[Mapping[str, str]]) -> None:

@@ -25,6 +25,7 @@ from envmgr.audit.controller import Controller
 from envmgr.audit.fit.matrix import groups_by_kind
 from envmgr.audit.model import Check, Evidence, Want, audit_parts, standing_alone
 from envmgr.audit.plan import AuditPlan, AuditRequest, ExpectedInstall, PublishedGeneration
+from envmgr.audit.second_look import LookAgain, Seen, Wanted, read_second_look, second_look_part
 from envmgr.audit.shell.shared_shell import expected_effects
 from envmgr.audit.table import UndeclaredFactError
 from envmgr.catalog.site import Site
@@ -47,6 +48,7 @@ class Gathered:
 
     evidence: Evidence
     trace: Trace
+    look_again: LookAgain
 
 
 def gather(
@@ -115,7 +117,7 @@ def gather(
         if again is not None and again.record.number != published.record.number:
             evidence = gathering.evidence(plan, again, controller)
     evidence = gathering.shown(evidence)
-    return Gathered(evidence, partial(gathering.trace, evidence))
+    return Gathered(evidence, partial(gathering.trace, evidence), partial(gathering.look_again, evidence))
 
 
 def _stands_alone(controller: Facts, site: Site) -> bool:
@@ -264,6 +266,25 @@ class _Gathering:
             nodes = [node for node in traced if node not in hosts]
             fleet = self.asker.ssh(nodes, script, None, label="tracing shells that differ") if nodes else NOBODY
             return replace(read_traces(both(fleet, beside.result() or NOBODY)), senders=(self.hosts.here,))
+
+    def look_again(self, evidence: Evidence, wanted: Wanted) -> Seen:
+        """Look again at nodes that differ. Nodes with a hanging mount are not asked."""
+        hosts = evidence.here.sound.nodes if evidence.here else ()
+        sound = where_nothing_hangs(self.nodes, evidence.fleet) if "ssh" in self.ways else frozenset[str]()
+        if self.asker.left < GATE_SECONDS:
+            return Seen()
+        senders = tuple(node for node in hosts if "slurm" in self.ways or node in (*wanted.nodes, *wanted.normal))
+        users: Mapping[ShellAccount, str] = {"root": "root", "user": evidence.plan.user}
+        generation = evidence.plan.generation
+        part = second_look_part(wanted, users, generation)
+        script = join_probes([part], replace(evidence.plan, contexts=()), stages=("prefix",))
+        with ThreadPoolExecutor(1) as pool:
+            beside = pool.submit(self.hosts.ask, script, self.asker, senders)
+            nodes = [
+                node for node in dict.fromkeys((*wanted.nodes, *wanted.normal)) if node in sound and node not in hosts
+            ]
+            fleet = self.asker.ssh(nodes, script, None, label="looking again at what differs") if nodes else NOBODY
+            return read_second_look(both(fleet, beside.result() or NOBODY))
 
     def _with_published(self, plan: AuditPlan, published: PublishedGeneration) -> AuditPlan:
         samples = choose_samples(plan.request.modules, published)

@@ -1,6 +1,9 @@
-"""Inventory of nodes and their shells: files, mounts, packages, accounts, variables, programs. It is asked for by name.
+"""What nodes and their shells have: files, mounts, packages, accounts, variables, programs. It is asked for by name.
 
-Nothing is judged yet: the answers are for comparing.
+What differs between like nodes is compared, and joined with what users do not get: a file, mount or account that
+differs explains what fails on its own nodes if it is named there, is read, sets a variable that is named, or leads to
+what is named. What differs and harms nobody comes below, worst first. Of nodes that differ, and of one that does not,
+the start of shells is traced, and the text of files that all may read is compared.
 """
 
 from __future__ import annotations

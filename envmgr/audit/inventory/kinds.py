@@ -19,6 +19,13 @@ How = Literal["added", "gone", "mode", "options", "changed"]
 more.
 """
 
+_HOW: Mapping[How, str] = {
+    "added": "is there, and not on others",
+    "gone": "is not there",
+    "mode": "has another mode",
+    "options": "has other options",
+    "changed": "is not as on others",
+}
 _MODE = re.compile(r"(?<![^ ])[0-7]{3,4}(?= )")
 _SALTED = re.compile(r"~[0-9a-f]{12}\b")
 
@@ -26,7 +33,7 @@ _SALTED = re.compile(r"~[0-9a-f]{12}\b")
 class KindRow(FrozenModel):
     """Words for differences whose key has the regex `key`, and that are `when`. What it lacks the next row has.
 
-    In `says` and `hint` stand `{key}`, `{value}`, `{right}`, `{nodes}`; in a hint also the right `{mode}`, and the
+    In `says` and `hint` stand `{key}`, `{how}` it differs, `{value}`, `{right}`, `{nodes}`; in a hint also the right `{mode}`, and the
     `{options}` of a mount that are to be.
     """
 
@@ -55,9 +62,11 @@ class Kind(FrozenModel):
 
     def told(self, key: str, value: str | None, right: str | None, nodes: str) -> tuple[Severity, str, Steps]:
         """Return the severity, the sentence and the hint of a difference; None is a value that is not there."""
-        rows = [*self._rows(key, how_it_differs(value, right))]
+        how = how_it_differs(value, right)
+        rows = [*self._rows(key, how)]
         given = {
             "key": key,
+            "how": _HOW[how],
             "value": "not there" if value is None else value,
             "right": "not there" if right is None else right,
             "nodes": nodes,

@@ -1,0 +1,1 @@
+"""What users get, and what differs, joined: which difference explains which harm, on its own nodes."""

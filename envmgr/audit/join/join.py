@@ -1,0 +1,182 @@
+"""One join: for each harm the difference that explains it, on the same node; what is left of both stands by itself.
+
+The rules, each with its reason: what all nodes have alike never explains what one node has. What is wrong later in the life of a
+shell follows from what is wrong before in the same shell of the same node. A symptom (a variable, umask) is no cause while
+a file, mount, package or account that has a relation to it differs on that node. A difference without a relation to a harm is
+never called its cause.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from envmgr.audit.inventory.kinds import KINDS
+from envmgr.audit.join.relations import RELATIONS, View, nearest
+
+if TYPE_CHECKING:
+    from envmgr.audit.inventory.differences import Difference
+    from envmgr.audit.join.harms import Harm
+
+_TRACED = next(at for at, (words, _) in enumerate(RELATIONS) if words == "it configures the service")
+_COMMANDS = {"umask": ":umask", "flags": ":set", "ulimit": ":ulimit", "ifs": "IFS"}
+_FROM = {"moddir": "MODULEPATH", "avail": "MODULEPATH", "cmd": "PATH"}  # a kind that follows from a variable
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """What something comes from: a thing that differs, a line of a start-up file, or a harm itself.
+
+    `name` is the path, FILE:LINE, variable, …; `of` is the kind and key of the difference, where it is one.
+    """
+
+    name: str
+    of: tuple[str, str] | None = None
+
+    @property
+    def file(self) -> str:
+        """Return its name without a line's number: two lines of one file are one cause."""
+        return re.sub(r":\d+$", "", self.name)
+
+
+@dataclass(slots=True)
+class Cause:
+    """A root on its nodes, with the harms that it explains and the differences that it is. `alike`: on all nodes."""
+
+    root: Root
+    nodes: set[str] = field(default_factory=set)
+    harms: list[Harm] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
+    alike: bool = False
+
+
+class OfNode:
+    """The differences of one node, and what each of them comes from."""
+
+    def __init__(self, node: str, differences: Iterable[Difference], view: View) -> None:
+        self.node = node
+        self.all = [of for of in differences if node in of.nodes or (not of.known and node in of.others)]
+        self._view = view
+        self._roots = [of for of in self.all if not KINDS[of.kind].symptom]
+
+    def root(self, of: Difference) -> Root:
+        """Return what a difference comes from: itself, unless it is a symptom of another one that has a relation to it."""
+        own = Root(of.path or f"{of.kind} {of.key}", (of.kind, of.key))
+        above = next((each for each in self._roots if each is not of and _holds(each, of.path)), None)
+        if above is not None or (of.path and not KINDS[of.kind].symptom):
+            return self.root(above) if above is not None else own
+        name = _FROM.get(of.kind) or _COMMANDS.get(of.kind) or of.key.split(" ")[0]
+        if place := self._place(of.where, name):
+            return Root(place)
+        file = next((each for each in self._roots if self._names(each, name.lstrip(":"))), None)
+        below = file or next((each for each in self._roots if _leads_below(of, each.path)), None)
+        return self.root(below) if below is not None else own
+
+    def _place(self, where: str, name: str) -> str:
+        """Return the line that sets NAME there; none if the same line of the same file does it on nodes that are right."""
+        _, context, account, _ = f"{where}...".split(".", 3)
+        place = self._view.seen.place(self.node, context, account, name)
+        usual = {self._view.seen.place(node, context, account, name) for node in self._view.normal if node != self.node}
+        odd = any(of.path == place.rpartition(":")[0] for of in self._roots)
+        return "" if place in usual and not odd else place
+
+    def _names(self, of: Difference, name: str) -> bool:
+        lines = self._view.lines.get((self.node, of.path), ()) if of.kind == "file" else ()
+        return any(re.search(rf"\b{re.escape(name)}\b", line) for line in lines)
+
+    def explain(self, harm: Harm) -> Root | None:
+        """Return what explains a harm of this node; None if nothing that differs has a relation to it."""
+        near = ((nearest(harm, of, self._view), of) for of in self.all)
+        ranked = [
+            (
+                at,
+                -KINDS[of.kind].depth,
+                of.right is None,
+                number,
+                of,
+            )  # what others do not have does less than what they have
+            for number, (at, of) in enumerate(near)
+            if at is not None
+        ]
+        best = min(ranked, default=None)
+        if (best is None or best[0] >= _TRACED) and (place := self.traced(harm)):
+            return Root(place)
+        return None if best is None else self.root(best[4])
+
+    def traced(self, harm: Harm) -> str:
+        """Return FILE:LINE that the harm, or the trace of its shell, names."""
+        names = sorted(harm.names, key=harm.text.find)
+        wanted = ["MODULEPATH-" if name == "MODULEPATH" else name for name in names]
+        if harm.finding.check in ("contexts", "loading"):
+            wanted += [":exec", ":exit", ":return"] if "ended" in harm.text else ["module", ":module"]
+        here = replace(harm, node=self.node)
+        return harm.line or next((place for name in wanted if (place := self._view.sets(here, name))), "")
+
+
+def _holds(of: Difference, path: str) -> bool:
+    """Return whether a mount, link or folder that differs holds the path."""
+    return of.kind in ("mount", "link", "dir") and of.path not in ("", "/") and path.startswith(f"{of.path}/")
+
+
+def _leads_below(of: Difference, path: str) -> bool:
+    named = re.findall(r"/[^\s:]+", f"{of.value} {of.right} {of.key}")
+    return len(path) > 4 and any(each == path or each.startswith(f"{path}/") for each in named)
+
+
+def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -> list[Cause]:
+    """Return the causes: those of harms first, then what differs and harms nobody."""
+    nodes = sorted(
+        {view.sender} | {harm.node for harm in harms} | {node for of in differences for node in (*of.nodes, *of.others)}
+    )
+    of_node = {node: OfNode(node, differences, view) for node in nodes}
+    causes: dict[tuple[str, bool], Cause] = {}
+    broken: set[tuple[str, str]] = set()
+    for harm, root in _explained(harms, of_node, view.sender):
+        cause = causes.setdefault((root.file, harm.alike), Cause(root, alike=harm.alike))
+        cause.harms.append(harm)
+        cause.nodes.add(harm.node)
+        if harm.context is not None:
+            broken.add((harm.node, harm.context.name))
+    for node, each in of_node.items():
+        for of in each.all:
+            root = each.root(of)
+            found = causes.get((root.file, False))
+            if found is None and KINDS[of.kind].symptom and (node, f"{of.where}..".split(".")[1]) in broken:
+                continue  # of a shell that has worse
+            found = found or causes.setdefault((root.file, False), Cause(root))
+            found.nodes.add(node)
+            if of not in found.differences:
+                found.differences.append(of)
+    return list(causes.values())
+
+
+def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], sender: str) -> Iterator[tuple[Harm, Root]]:
+    """Yield each harm with its root, its own text if nothing explains it."""
+    first: dict[tuple[str, str, str, bool], tuple[int, Root]] = {}
+    known: dict[tuple[str, str, str], Root] = {}
+    for told in sorted(harms, key=lambda harm: harm.stage):
+        harm = _sent(told, of_node, sender)
+        if harm.alike:
+            places = (each.traced(harm) for each in of_node.values())  # few nodes are looked at again
+            root = next((Root(place) for place in places if place), None)
+        else:
+            root = of_node[harm.node].explain(harm)
+        same = (harm.node, harm.finding.check, harm.finding.found)  # in other shells
+        if root is not None:
+            known.setdefault(same, root)
+        found = root or known.get(same) or Root(f"{harm.finding.check} {harm.finding.found}")
+        if harm.context is not None:
+            shell = (harm.node, harm.context.name, harm.account, harm.alike)
+            stage, before = first.setdefault(shell, (harm.stage, found))
+            found = before if stage < harm.stage else found
+        yield harm, found
+
+
+def _sent(harm: Harm, of_node: Mapping[str, OfNode], sender: str) -> Harm:
+    """Return the harm of a job that fails alike on all nodes as one of the host that sends it, if something there explains it."""
+    if not harm.alike or harm.context is None or harm.context.way != "slurm":
+        return harm
+    there = replace(harm, node=sender, alike=False)
+    return there if of_node[sender].explain(there) is not None else harm

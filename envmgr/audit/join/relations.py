@@ -1,0 +1,143 @@
+"""The relations between a harm and a difference, the nearest first. A difference without one is never called a cause."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from envmgr.audit.second_look import Seen, traced_shell
+
+if TYPE_CHECKING:
+    from envmgr.audit.inventory.differences import Difference
+    from envmgr.audit.join.harms import Harm
+
+    Relation = Callable[[Harm, Difference, "View"], bool]
+
+Lines = Mapping[tuple[str, str], tuple[str, ...]]
+"""(node, file) -> the lines that only it has, or lacks."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the relations look at besides: the second look, the differing lines of files, and nodes that are right. `sender` is the host that sends jobs."""
+
+    seen: Seen = field(default_factory=Seen)
+    lines: Lines = field(default_factory=dict)
+    normal: tuple[str, ...] = ()
+    sender: str = ""
+
+    def shell(self, harm: Harm) -> tuple[str, str, str] | None:
+        """Return node, context and account of the traced shell of a harm; None if it is about no shell."""
+        if harm.context is None:
+            return None
+        return harm.node, traced_shell(harm.context), harm.account
+
+    def sets(self, harm: Harm, name: str) -> str:
+        """Return FILE:LINE of what sets NAME in the shell of a harm."""
+        shell = self.shell(harm)
+        return self.seen.place(*shell, name) if shell else ""
+
+
+# The service that a harm went through -> what configures it.
+_SERVICES = (
+    (
+        re.compile(r"sbatch|srun|nodes: Slurm"),
+        re.compile(
+            r"slurm |daemon slurmd|limit slurmd|\w+ (/etc/slurm/|/usr/(local/)?s?bin/s(batch|run|lurm)|.*/task-prolog$)"
+        ),
+    ),
+    (
+        re.compile(r"ssh|nodes: ssh"),
+        re.compile(r"file /etc/(ssh/|hosts|passwd|nsswitch|security/|pam\.d/|nologin)|daemon sshd|name |account "),
+    ),
+    (
+        re.compile(r"contexts:.*(ended|no user|does not start)"),
+        re.compile(r"account |file /etc/(passwd|nsswitch|pam\.d/|security/|nologin)|(dir|mount) /home"),
+    ),
+)
+
+
+def _same_path(harm: Harm, of: Difference, _: View) -> bool:
+    return of.path in harm.paths
+
+
+def _led_to(harm: Harm, of: Difference, view: View) -> bool:
+    return bool(of.path) and any(of.path in view.seen.leads(path) for path in harm.paths)
+
+
+def _own_line(harm: Harm, of: Difference, _: View) -> bool:
+    return bool(of.path) and harm.line.rpartition(":")[0] == of.path
+
+
+def _sets_it(harm: Harm, of: Difference, view: View) -> bool:
+    places = {view.sets(harm, name).rpartition(":")[0] for name in harm.names}
+    return of.kind in ("file", "link") and of.path in places
+
+
+def _below_mount(harm: Harm, of: Difference, _: View) -> bool:
+    return of.kind == "mount" and any(path.startswith(f"{of.path}/") for path in harm.paths)
+
+
+def _its_lines_name_it(harm: Harm, of: Difference, view: View) -> bool:
+    lines = view.lines.get((harm.node, of.path), ()) if of.kind == "file" else ()
+    return any(re.search(rf"\b{name}\b", line) for name in harm.names for line in lines)
+
+
+def _of_its_service(harm: Harm, of: Difference, _: View) -> bool:
+    told, named = f"{harm.finding.check}: {harm.text}", f"{of.kind} {of.key}"
+    context = harm.context.name if harm.context else ""
+    return any((way.match(context) or way.match(told)) and what.match(named) for way, what in _SERVICES)
+
+
+def _variable(harm: Harm, of: Difference, _: View) -> bool:
+    return of.kind == "env" and of.key in harm.names and _same_shell(harm, of)
+
+
+def _read_by_it(harm: Harm, of: Difference, view: View) -> bool:
+    shell = view.shell(harm)
+    return bool(of.path) and of.kind in ("file", "link") and shell is not None and of.path in view.seen.read(*shell)
+
+
+def _library(harm: Harm, of: Difference, _: View) -> bool:
+    return of.kind == "lib" and (of.key in harm.text or bool({of.value, of.right} & {*harm.paths}))
+
+
+def _below_or_above(harm: Harm, of: Difference, _: View) -> bool:
+    if of.path.count("/") < 2:
+        return False
+    return any(
+        path.startswith(f"{of.path}/") or of.path.startswith(f"{path}/") for path in harm.paths if path.count("/") > 1
+    )
+
+
+def _state_of_its_shell(harm: Harm, of: Difference, _: View) -> bool:
+    return of.kind in ("flags", "ifs", "alias", "func", "umask") and _same_shell(harm, of)
+
+
+def _same_shell(harm: Harm, of: Difference) -> bool:
+    if harm.context is None:
+        return False
+    return of.where in (f"ctx.{name}.{harm.account}." for name in (harm.context.name, traced_shell(harm.context)))
+
+
+RELATIONS: tuple[tuple[str, Relation], ...] = (
+    ("it is named", _same_path),
+    ("what is named leads to it", _led_to),
+    ("the line is named", _own_line),
+    ("it sets what is named", _sets_it),
+    ("it is mounted over what is named", _below_mount),
+    ("its lines name it", _its_lines_name_it),
+    ("it configures the service", _of_its_service),
+    ("the variable is named", _variable),
+    ("the shell reads it", _read_by_it),
+    ("the library is named", _library),
+    ("it holds what is named", _below_or_above),
+    ("it is a state of that shell", _state_of_its_shell),
+)
+
+
+def nearest(harm: Harm, of: Difference, view: View) -> int | None:
+    """Return the place of the nearest relation in RELATIONS; None for none."""
+    return next((at for at, (_, holds) in enumerate(RELATIONS) if holds(harm, of, view)), None)

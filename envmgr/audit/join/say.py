@@ -1,0 +1,123 @@
+"""The causes in words: what differs, what users get, and what to do. Each kind of difference has one sentence, and at most one
+fixed command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from envmgr.audit.grouping import AuditFinding, Caused, as_caused, joined
+from envmgr.audit.hints import Hint, hint_of, look
+from envmgr.audit.inventory.kinds import KINDS
+from envmgr.audit.table import Steps, short
+from envmgr.nodes.sets import fold
+from envmgr.report import Severity
+from envmgr.wording import counted
+
+if TYPE_CHECKING:
+    from envmgr.audit.inventory.differences import Difference
+    from envmgr.audit.join.join import Cause
+    from envmgr.audit.join.relations import View
+
+_ORDER = {"error": 0, "warning": 1, "note": 2}
+_MANY = 3  # things of a kind in one folder that are told as one
+_SHOWN = 3
+
+
+def said(causes: Iterable[Cause], view: View) -> tuple[Caused, ...]:
+    """Return the causes as findings: those with harms first, worst first."""
+    found = [caused(cause, view) for cause in _folded(causes)]
+    return tuple(
+        sorted(found, key=lambda each: (not each.consequences, _ORDER[each.severity], -len(each.consequences)))
+    )
+
+
+def caused(cause: Cause, view: View) -> Caused:
+    """Return one cause with what follows from it: first what differs, or a line that all nodes have, or a harm by itself."""
+    harms = sorted(dict.fromkeys(harm.finding for harm in sorted(cause.harms, key=lambda harm: harm.stage)), key=_worst)
+    place = cause.root.name if cause.root.name.startswith("/") else ""
+    if not cause.differences:
+        head, *rest = joined(harms)
+        hint = look(f"{place} does it: is that line meant to be there?") if place else Hint(head.hint, head.actions)
+        return as_caused(replace(head, hint=hint.text, actions=hint.actions), cause=place, consequences=tuple(rest))
+    what = max(cause.differences, key=lambda of: (of.path == cause.root.file, KINDS[of.kind].depth))
+    hint = _hint(what, view)
+    finding = AuditFinding(
+        "inventory",
+        harms[0].severity if harms else _severity(cause.differences),
+        place or (_shell(what) if what.where else cause.root.name),
+        _sentence(cause, what),
+        f"as on {fold(what.others)}: {short(what.right or 'not there')}" if what.known else "",
+        hint.text,
+        fold(cause.nodes) if what.known else "",
+        between="" if what.known else fold([*what.nodes, *what.others]),
+        actions=hint.actions,
+    )
+    return as_caused(finding, cause=cause.root.name, consequences=tuple(joined(harms)))
+
+
+def _worst(finding: AuditFinding) -> int:
+    return _ORDER[finding.severity]
+
+
+def _shell(of: Difference) -> str:
+    _, context, account, _ = f"{of.where}...".split(".", 3)
+    return f"{context} ({account})"
+
+
+def _told(of: Difference) -> tuple[Severity, str, Steps]:
+    return KINDS[of.kind].told(of.key, of.value, of.right, fold(of.nodes))
+
+
+def _severity(differences: Sequence[Difference]) -> Severity:
+    return min((_told(of)[0] for of in differences), key=_ORDER.__getitem__, default="warning")
+
+
+def _sentence(cause: Cause, what: Difference) -> str:
+    text = _told(what)[1]
+    if not what.known:
+        values = ((what.value, what.nodes), (what.right, what.others))
+        told = ", ".join(f"{short(value or 'nothing')} on {fold(nodes)}" for value, nodes in values)
+        text = f"{what.key} differs: {told}"
+    more = len(cause.differences) - 1
+    return f"{text} (and {counted(more, 'differences')} that come with it)" if more else text
+
+
+def _hint(what: Difference, view: View) -> Hint:
+    node, good = what.nodes[0], (what.others or ("",))[0]
+    if not what.known:
+        return look("make them alike; `--reference NODE` says which node is right")
+    if steps := _told(what)[2]:
+        return hint_of(steps, what.nodes)
+    if what.right is None:
+        return look("is it meant to be there? Take it away, or give it to all")
+    if what.kind != "file" or what.value is None:
+        return look(f"make it as on {good}")
+    lines = view.lines.get((node, what.path), ())
+    shown = "; ".join(f"`{short(line.strip(), 80)}`" for line in lines[:_SHOWN])
+    more = f" and {counted(len(lines) - _SHOWN, 'lines')} more" if len(lines) > _SHOWN else ""
+    differs = f"; what differs: {shown}{more}" if shown else ""
+    return look(f"make it as on {good}{differs}; `ssh {node} cat {what.key} | diff {what.key} -` on {good} shows it")
+
+
+def _folded(causes: Iterable[Cause]) -> Iterator[Cause]:
+    """Yield the causes; three or more of a kind in one folder, which harm nobody on the same nodes, are one."""
+
+    def folder(cause: Cause) -> tuple[str, str, str]:
+        what = cause.differences[0]
+        return what.kind, what.path.rpartition("/")[0], fold(cause.nodes)
+
+    alone = [cause for cause in causes if not cause.harms and cause.differences and cause.differences[0].path]
+    yield from (cause for cause in causes if cause not in alone)
+    for (_, place, _), of in groupby(sorted(alone, key=folder), key=folder):
+        many = [*of]
+        if len(many) < _MANY or not place:
+            yield from many
+            continue
+        first, *rest = many
+        for each in rest:
+            first.differences += each.differences
+        yield first

@@ -1,0 +1,102 @@
+"""The second half of an audit: compare the inventories, look again where it matters, join, and say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from envmgr.audit.grouping import Caused, Loose, as_caused, joined
+from envmgr.audit.inventory.differences import Difference, differences
+from envmgr.audit.inventory.kinds import KINDS
+from envmgr.audit.join.harms import Harm, harms_of
+from envmgr.audit.join.join import join
+from envmgr.audit.join.relations import Lines, View
+from envmgr.audit.join.say import said
+from envmgr.audit.model import Evidence
+from envmgr.audit.second_look import SECRET, LookAgain, Seen, Wanted, traced_shell
+from envmgr.probe.model import ShellAccount
+
+_MOST_NODES = 12  # that are looked at again: each stands for those with the same answer
+_MOST_FILES = 200
+_PATHS = re.compile(r"/[\w.+@-]+(?:/[\w.+@-]+)+")
+
+
+def by_what_differs(loose: Sequence[Loose], evidence: Evidence, look_again: LookAgain) -> tuple[Caused, ...]:
+    """Return all findings, each difference with the harms that it explains; notes of checks come last."""
+    found = differences(evidence)
+    harms = tuple(harms_of(loose, frozenset(evidence.fleet.nodes)))
+    wanted = _wanted(harms, found, evidence)
+    seen = look_again(wanted) if wanted.nodes else Seen()
+    lines = dict(_lines(found, seen))
+    view = View(seen, lines, wanted.normal, evidence.sender)
+    real = [of for of in found if not _same_text(of, lines)]
+    real += _on_the_way(wanted, seen, {of.key for of in real})
+    notes = joined(one.finding for one in loose if one.finding.severity == "note")
+    return (*said(join(harms, real, view), view), *(as_caused(note) for note in notes))
+
+
+def _wanted(harms: Iterable[Harm], found: Sequence[Difference], evidence: Evidence) -> Wanted:
+    """Return what to look at again: odd nodes and one normal, their shells that differ or harm, and files that all may read."""
+    odd = {harm.node: None for harm in harms if harm.node} | {node: None for of in found for node in of.nodes[:2]}
+    shells: dict[tuple[str, ShellAccount], None] = {}
+    for harm in harms:
+        if harm.context is not None:
+            shells[traced_shell(harm.context), harm.account] = None
+    contexts = {shell.context.name: shell.context for shell in evidence.each_shell()}
+    for of in found:
+        _, name, account, _ = f"{of.where}...".split(".", 3)
+        if name in contexts:
+            shells[traced_shell(contexts[name]), "root" if account == "root" else "user"] = None
+    files = {of.key: None for of in found if of.kind == "file" and _readable(of)}
+    paths = {path: None for harm in harms for path in harm.paths}
+    paths |= {path: None for of in found if KINDS[of.kind].symptom for path in _PATHS.findall(f"{of.value} {of.right}")}
+    normal = tuple(dict.fromkeys(of.others[0] for of in found if of.others))[:2]
+    return Wanted(
+        tuple([*odd][:_MOST_NODES]), normal, tuple(shells), tuple([*files][:_MOST_FILES]), tuple([*paths][:_MOST_FILES])
+    )
+
+
+def _on_the_way(wanted: Wanted, seen: Seen, known: Collection[str]) -> Iterator[Difference]:
+    """Yield what differs in the folders that lead to what was named, and that no inventory has."""
+    normal = next((node for node in wanted.normal if node in seen.facts), None)
+    right = dict(seen.pairs(normal, "ways")) if normal is not None else {}
+    for node in wanted.nodes if normal is not None else ():
+        own = dict(seen.pairs(node, "ways")) if node != normal and node in seen.facts else right
+        for path in sorted({*own, *right} - {*known}):
+            if own.get(path) != right.get(path):
+                folder = "directory" in f"{own.get(path)} {right.get(path)}"
+                value, usual = _mode(own.get(path)), _mode(right.get(path))
+                yield Difference("dir" if folder else "prog", path, "", value, usual, (node,), (str(normal),))
+
+
+def _mode(told: str | None) -> str | None:
+    """Return mode and owner, of `regular file 644 root:root`."""
+    return None if told is None else " ".join(told.split()[-2:])
+
+
+def _readable(of: Difference) -> bool:
+    """Return whether all may read the file, by its mode (`SUM MODE OWNER:GROUP`)."""
+    modes = [words[1] for value in (of.value, of.right) if value and len(words := value.split()) > 1]
+    return bool(modes) and all(re.fullmatch(r"\d*[4567]", mode) for mode in modes)
+
+
+def _lines(found: Iterable[Difference], seen: Seen) -> Iterator[tuple[tuple[str, str], tuple[str, ...]]]:
+    """Yield for each node and file that differs the lines that only this node has, and then those that it lacks."""
+    for of in found:
+        if of.kind != "file":
+            continue
+        right = next((text for node in of.others if (text := seen.text(node, of.key)) is not None), [])
+        for node in of.nodes:
+            own = seen.text(node, of.key)
+            if own is not None or right:
+                there = own or []
+                yield (node, of.key), (*(x for x in there if x not in right), *(x for x in right if x not in there))
+
+
+def _same_text(of: Difference, lines: Lines) -> bool:
+    """Return whether two files differ only in comments and blank lines."""
+    if of.kind != "file" or of.value is None or of.right is None:
+        return False
+    told = [lines.get((node, of.key)) for node in of.nodes]
+    known = [each for each in told if each is not None]
+    return bool(known) and not any(known) and of.value.split()[1:] == of.right.split()[1:] and SECRET not in str(known)

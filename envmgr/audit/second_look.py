@@ -1,0 +1,98 @@
+"""The second look: what the start of a shell read and set, and the text of files, on nodes that differ and on one that does not.
+
+One script for all of these nodes. Source: bash(1), PS4, BASH_XTRACEFD; tried on bash 5.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from envmgr.probe.model import Facts, Fleet, ProbePart, ShellAccount, ShellContext
+from envmgr.system.shelltext import UNTRACED_END, assign, quote, script_text, untraced, words
+
+_HOW = {"bash-login": "login", "bash-ssh": "ssh", "bash-interactive": "interactive", "bash-job": "job", "zsh": "zsh"}
+_TAB = r"\t"  # as facts have it: see `escaped`
+SECRET = "a line with a secret"  # noqa: S105 - the words for one
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is looked at again: on `nodes` that differ and `normal` ones, the shells (context, account), the text of `files`, and where `paths` lead."""
+
+    nodes: tuple[str, ...]
+    normal: tuple[str, ...] = ()
+    shells: tuple[tuple[str, ShellAccount], ...] = ()
+    files: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The second look of nodes. `facts` maps each node that answered to its answer."""
+
+    facts: Mapping[str, Facts] = field(default_factory=dict)
+
+    def read(self, node: str, context: str, account: str) -> frozenset[str]:
+        """Return the files that the start of that shell read."""
+        rows = self._rows(node, context, account)
+        return frozenset(row[1] for row in rows if row[0] == "read")
+
+    def place(self, node: str, context: str, account: str, name: str) -> str:
+        """Return FILE:LINE of the line that set NAME last there; empty if no line of a start-up file does."""
+        rows = self._rows(node, context, account)
+        return next((row[2] for row in rows if row[0] == "set" and row[1] == name and len(row) == 3), "")
+
+    def commands(self, node: str, context: str, account: str, beginning: str) -> dict[str, str]:
+        """Return the commands that begin so (`:module load`), each with the FILE:LINE that runs it."""
+        rows = self._rows(node, context, account)
+        return {row[1]: row[2] for row in rows if row[0] == "set" and row[1].startswith(beginning) and len(row) == 3}
+
+    def text(self, node: str, file: str) -> list[str] | None:
+        """Return the lines of a file without comments and blank lines; None if it was not told."""
+        told = self.facts.get(node, {}).get(f"second_look.text.{file}")
+        return None if told is None else told.splitlines()
+
+    def leads(self, path: str) -> frozenset[str]:
+        """Return the paths to which a path leads on any node: links, and the program that a script names."""
+        return frozenset(to for node in self.facts for at, to in self.pairs(node, "leads") if at == path)
+
+    def pairs(self, node: str, what: Literal["leads", "ways"]) -> list[tuple[str, str]]:
+        """Return each path with what it leads to; or with the type, mode and owner of it, and of the folders on its way."""
+        told = self.facts.get(node, {}).get(f"second_look.{what}", "").splitlines()
+        rows = [line.partition(_TAB)[::2] for line in told]
+        return [(path, value) for path, value in rows]
+
+    def _rows(self, node: str, context: str, account: str) -> list[list[str]]:
+        told = self.facts.get(node, {}).get(f"second_look.{context}.{account}", "")
+        return [line.split(_TAB) for line in told.splitlines()]
+
+
+LookAgain = Callable[[Wanted], Seen]
+"""A function that asks nodes."""
+
+
+def traced_shell(context: ShellContext) -> str:
+    """Return the shell that is traced for a context: a job is a child of the login shell that submits it."""
+    if context.way == "ssh":
+        return context.name
+    return {"bash-interactive": "bash-interactive", "bash-login": "bash-job"}.get(context.shell, "bash-login")
+
+
+def second_look_part(wanted: Wanted, users: Mapping[ShellAccount, str], generation: str) -> ProbePart:
+    """Return all questions in one script, which is the same for every node."""
+    given = assign(trace_end=f"set +x\n{untraced()}{UNTRACED_END}", generation=generation)
+    calls = [
+        f"look_shell {context}.{account} {quote(users[account])} {_HOW[context]}\n"
+        for context, account in wanted.shells
+        if context in _HOW and account in users
+    ]
+    calls += [f"look_file {quote(file)}\n" for file in wanted.files]
+    calls += [f"look_paths {words(*wanted.paths)}\n"] if wanted.paths else []
+    texts = [given, script_text(__file__, "shell.sh"), script_text(__file__, "sh"), *calls]
+    return ProbePart("second_look", {"prefix": "".join(texts)})
+
+
+def read_second_look(fleet: Fleet) -> Seen:
+    return Seen({node: group.facts for group in fleet.groups for node in group.nodes})

@@ -1,0 +1,157 @@
+"""What users get and what differs, joined: on three like nodes, of which c2 is odd."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+import pytest
+
+from envmgr.audit.checks import get_check
+from envmgr.audit.join.stage import by_what_differs
+from envmgr.audit.judge import judge
+from envmgr.audit.model import Check, Found
+from envmgr.audit.second_look import Seen, Wanted
+from envmgr.audit.table import CheckTable
+from envmgr.probe.model import CONTEXTS
+from tests.helpers.evidence import evidence
+
+NODES = ("c1", "c2", "c3")
+FILE = "0123456789ab 644 root:root"
+OTHER = "0123456789cd 644 root:root"
+LOGIN = "ctx.bash-login.user."
+
+
+def judged(
+    odd: Mapping[str, str],
+    *harms: Found,
+    usual: Mapping[str, str] | None = None,
+    seen: Mapping[str, Mapping[str, str]] | None = None,
+    nodes: tuple[str, ...] = NODES,
+    later: tuple[Found, ...] = (),
+) -> list[str]:
+    """Each cause, `severity nodes: where: found | hint`, and behind each `>` what follows from it.
+
+    `odd` are facts that c2 has instead of the `usual` ones of all nodes.
+    """
+    base = {"inventory.looked.node": "yes", f"{LOGIN}inventory.looked.context": "yes", **(usual or {})}
+    answers = {node: {**base, **odd} if node == "c2" else base for node in nodes}
+    asked = ((CONTEXTS[0], "user", "ssh"),)
+    contexts = Check(judge=lambda _: harms, table=CheckTable(part="contexts"))
+    loading = Check(judge=lambda _: later, table=CheckTable(part="loading"))
+
+    def look_again(wanted: Wanted) -> Seen:
+        assert not seen or {*seen} <= {*wanted.nodes, *wanted.normal}
+        return Seen(seen or {})
+
+    checks = {"inventory": get_check("inventory"), "contexts": contexts, "loading": loading}
+    made = judge(evidence(answers, asked=asked), checks, explain=partial(by_what_differs, look_again=look_again))
+    return [
+        " > ".join(
+            [
+                f"{f.severity} {f.nodes or f.between}: {f.where}: {f.found} | {f.hint}",
+                *(c.found for c in f.consequences),
+            ]
+        )
+        for f in made.findings
+    ]
+
+
+def harm(found: str, *nodes: str, where: str = "bash-login (alice)") -> Found:
+    return Found("error", where, found, nodes=nodes or ("c2",), account="alice")
+
+
+def test_nodes_that_are_alike_have_nothing_to_tell() -> None:
+    assert judged({}, usual={"inventory.file": rf"/etc/x\t{FILE}"}) == []
+
+
+@pytest.mark.parametrize(
+    ("usual", "odd", "text"),
+    [
+        (
+            "/opt/a",
+            "",
+            "note c2: /opt/a: /opt/a is not there; 755 root:root on others | make it as on c1 > cannot run /opt/a/bin/x",
+        ),
+        ("/srv/z", "", "error c2: bash-login (alice): cannot run /opt/a/bin/x | "),  # no relation, no cause
+    ],
+)
+def test_harm_is_explained_only_by_what_has_a_relation_to_it(usual: str, odd: str, text: str) -> None:
+    found = judged(
+        {"inventory.dir": odd}, harm("cannot run /opt/a/bin/x"), usual={"inventory.dir": rf"{usual}\t755 root:root"}
+    )
+    assert found[0] == text.replace("note", "error")
+    assert len(found) == (1 if " > " in text else 2)
+
+
+def test_symptom_is_no_cause_while_a_file_names_it() -> None:
+    told = judged(
+        {f"{LOGIN}inventory.env": r"FOO\tb", "inventory.file": rf"/etc/x\t{OTHER}"},
+        harm("a program says: FOO is wrong"),
+        usual={f"{LOGIN}inventory.env": r"FOO\ta", "inventory.file": rf"/etc/x\t{FILE}"},
+        seen={"c1": {"second_look.text./etc/x": "export FOO=a"}, "c2": {"second_look.text./etc/x": "export FOO=b"}},
+    )
+    differs = "make it as on c1; what differs: `export FOO=b`; `export FOO=a`; `ssh c2 cat /etc/x | diff /etc/x -` on c1 shows it"
+    assert told == [
+        f"error c2: /etc/x: /etc/x is not as on others (and 1 difference that come with it) | {differs} > a program says: FOO is wrong"
+    ]
+
+
+def test_files_that_differ_in_comments_do_not_differ() -> None:
+    text = {"second_look.text./etc/x": "export FOO=a"}
+    usual = {"inventory.file": rf"/etc/x\t{FILE}"}
+    assert judged({"inventory.file": rf"/etc/x\t{OTHER}"}, usual=usual, seen={"c1": text, "c2": text}) == []
+
+
+def test_line_that_all_nodes_have_explains_what_all_have_and_no_difference_does() -> None:
+    told = judged(
+        {"inventory.file": rf"/etc/x\t{FILE}"},
+        harm("LMOD_RC is /home/alice/rc.lua", *NODES),
+        seen={"c1": {"second_look.bash-login.user": r"set\tLMOD_RC\t/home/alice/.bashrc:3"}},
+    )
+    assert told == [
+        "error c[1-3]: bash-login (alice): LMOD_RC is /home/alice/rc.lua | /home/alice/.bashrc:3 does it: is that line meant to be there?",
+        "note c2: /etc/x: /etc/x is there, and not on others | is it meant to be there? Take it away, or give it to all",
+    ]
+
+
+def test_what_is_wrong_later_in_a_shell_follows_from_what_is_wrong_before() -> None:
+    mount = {"inventory.mount": r"/usr/share/lmod\ttmpfs none rw"}
+    later = harm("`module load hello/1.0` does nothing", where="hello/1.0")
+    told = judged(mount, harm("no /usr/share/lmod/lmod/init/bash"), later=(later,))
+    assert [text.partition(": ")[0] for text in told] == ["error c2"]
+    assert told[0].endswith("> no /usr/share/lmod/lmod/init/bash > `module load hello/1.0` does nothing")
+
+
+def test_what_a_folder_or_mount_hides_is_part_of_it() -> None:
+    usual = {"inventory.dir": "\n".join(rf"/opt/{name}\t755 root:root" for name in "abcd")}
+    told = judged({"inventory.mount": r"/opt\ttmpfs none rw", "inventory.dir": ""}, usual=usual)
+    assert len(told) == 1
+    assert "`umount /opt`" in told[0]
+
+
+def test_folders_on_the_way_to_what_is_named_are_looked_at() -> None:
+    ways = r"/usr/share/lmod\tdirectory {} root:root"
+    told = judged(
+        {},
+        harm("cannot read /usr/share/lmod/lmod/init/bash"),
+        usual={"inventory.dir": ""},
+        seen={"c2": {"second_look.ways": ways.format(700)}},
+    )
+    assert told[0].startswith("error c2: bash-login")  # nobody is there to compare it with
+    told = judged(
+        {f"{LOGIN}inventory.env": r"A\tb"},
+        harm("cannot read /usr/share/lmod/lmod/init/bash"),
+        usual={f"{LOGIN}inventory.env": r"A\ta"},
+        seen={"c1": {"second_look.ways": ways.format(755)}, "c2": {"second_look.ways": ways.format(700)}},
+    )
+    assert told[0].startswith("error c2: /usr/share/lmod: /usr/share/lmod is 700 root:root; 755 root:root on others")
+
+
+def test_two_that_differ_accuse_nobody() -> None:
+    told = judged(
+        {"inventory.sysctl": r"kernel.pid_max\t1"}, usual={"inventory.sysctl": r"kernel.pid_max\t2"}, nodes=NODES[:2]
+    )
+    assert [text.partition(" | ")[0] for text in told] == [
+        "note c[1-2]: sysctl kernel.pid_max: kernel.pid_max differs: 2 on c1, 1 on c2"
+    ]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Any, Literal
 
 from envmgr.nodes.sets import expand
 
-_WORDS = ("where", "found", "expected", "hint", "cause", "between")
-_STEP = ("command", "file", "text")
+# Of a cause: what follows from it is not what it names.
+_APART = ("consequences", "nodes")
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,7 @@ class Expected:
     also: frozenset[str] = frozenset()
 
     def is_named(self, finding: Mapping[str, Any]) -> bool:
-        text = " ".join(
-            [str(finding.get(key) or "") for key in _WORDS]
-            + [str(step[key]) for step in finding.get("actions", ()) for key in _STEP]
-        )
+        text = " ".join(_texts(finding))
         return any(all(_has(text, word) for word in name.split()) for name in self.names)
 
     def is_right(self, cause: Mapping[str, Any]) -> bool:
@@ -80,6 +77,16 @@ def _has(text: str, word: str) -> bool:
     """Whether one of the words is there by itself: a path is not named by one below it."""
     alternatives = "|".join(re.escape(each) for each in word.split("|"))
     return bool(re.search(rf"(?<![\w/.-])(?:{alternatives})(?![\w/-]|\.\w)", text, re.IGNORECASE))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All that it says, by whatever keys."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from (text for key, each in value.items() if key not in _APART for text in _texts(each))
+    elif isinstance(value, list | tuple):
+        yield from (text for each in value for text in _texts(each))
 
 
 def _nodes(finding: Mapping[str, Any]) -> frozenset[str]:

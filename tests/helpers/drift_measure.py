@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Any, Literal
+
+from ClusterShell.NodeSet import NodeSetParseError
 
 from envmgr.nodes.sets import expand
 
@@ -58,7 +61,7 @@ def judged(result: Mapping[str, Any], put: Sequence[Expected], healthy: Collecti
     accused += [cause for cause in rest if not any(of.is_named(cause) and _nodes(cause) <= of.nodes for of in put)]
     why += [f"accused: {line(cause)}" for cause in accused if cause["severity"] != "note"]
     harmed = {node for of in put for node in of.harmed - of.also}
-    said = {node for finding in result["findings"] if line(finding) not in healthy for node in _nodes(finding)}
+    said = {node for finding in result["findings"] if line(finding) not in healthy for node in _all_nodes(finding)}
     right = matched and not any(each.startswith("accused") for each in why)
     return Verdict("right" if right else "badly" if named else "missed", tuple(why), frozenset(harmed - said))
 
@@ -91,6 +94,14 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _nodes(finding: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(expand(finding["nodes"])) if finding["nodes"] else frozenset()
+
+
+def _all_nodes(finding: Mapping[str, Any]) -> Iterator[str]:
+    """Also those of `on NODES` in its words: where nodes differ and none is right, no node is accused."""
+    yield from _nodes(finding)
+    for nodes in re.findall(r"\bon ((?:[\w-]+(?:\[[\d,-]+\])?,?)+)", " ".join(_texts(finding))):
+        with suppress(NodeSetParseError):
+            yield from expand(nodes.rstrip(","))
 
 
 def _folded(nodes: Iterable[str]) -> str:

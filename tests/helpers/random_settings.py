@@ -76,8 +76,8 @@ def limit(chance: random.Random, places: Places, some: Nodes) -> RandomDrift:
         return RandomDrift("limit", f"{file}: {text}", (file, named), f"echo {quote(text)} >{file}", keeps=(file,))
     daemon, old = chance.choice(("sshd", "slurmd")), "/mnt/kept/old-limit"
     process = f"$(pidof {daemon} | tr ' ' '\\n' | sort -n | head -n 1)"
-    put = f"prlimit -p {process} --noheadings --raw -o SOFT,HARD --{name} | tr ' ' : >{old}; prlimit -p {process} --{name}={value}"
-    back = f"prlimit -p {process} --{name}=$(cat {old}); rm {old}; pidof {daemon} >/dev/null || /usr/sbin/{daemon}"
+    put = f"prlimit -p {process} --noheadings --raw -o SOFT --{name} >{old}; prlimit -p {process} --{name}={value}:"
+    back = f"prlimit -p {process} --{name}=$(cat {old}):; rm {old}; pidof {daemon} >/dev/null || /usr/sbin/{daemon}"
     return RandomDrift("limit", f"{daemon} has {name} {value}", (f"{daemon} {name}", named), put, back)
 
 
@@ -115,7 +115,7 @@ def slurm_row(chance: random.Random, places: Places, some: Nodes) -> RandomDrift
     names = f"{what} {field}"
     if chance.random() < 0.4:
         field, old, new = "State", _BACK[what], chance.choice(_STATES[what])
-        names = f"{what}|slurm|state|scontrol {new}|{new}ed|{new}ing|available"
+        names = f"{what}|slurm|state|scontrol {new}|{new}ed|{new}ing|{what}{new}|available"
         new += " reason=disk" * (what == "node")
     do, undo = (
         "\n".join(f"scontrol update {each} {field}={to.replace(own, each.partition('=')[2])}" for each in rows)

@@ -95,7 +95,7 @@ def _round(chance: random.Random, healthy: Healthy) -> tuple[Counter[str], list[
             with ExitStack() as back:
                 put = _put(drifts, healthy, back)
                 result = healthy.scene.audit(*_VIA) if put else {}
-                if put:
+                if "causes" in result:
                     said, told = _measured(drifts, put, result, healthy)
         except (ClusterError, json.JSONDecodeError):  # refused, or no audit on a host that lost so much
             put = []

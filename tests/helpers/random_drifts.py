@@ -215,8 +215,8 @@ def _module(chance: random.Random, places: Places, some: Nodes) -> RandomDrift:
     ]
     more.append(("another version", f"mv {at} {quote(str(path.with_stem(path.stem + '9')))}"))
     drift = _spoilt("module", file, chance, places, *more)
-    name = f"{path.parent.name}/{path.name.removesuffix('.lua')}"
-    return replace(drift, names=(file, name), keeps=(file, str(path.with_stem(path.stem + "9"))))
+    named = f"{path.parent.name}/{path.name}|{path.parent.name}/{path.name.removesuffix('.lua')}"
+    return replace(drift, names=(file, named), keeps=(file, str(path.with_stem(path.stem + "9"))))
 
 
 KINDS: dict[str, Callable[[random.Random, Places, Nodes], RandomDrift]] = {

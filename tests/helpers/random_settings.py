@@ -27,7 +27,8 @@ _LIMITS = {
     "sigpending": "signals|-i",
     "stack": "-s",
 }
-_STATES = {"node": ("drain", "down", "fail"), "partition": ("down", "drain", "inactive")}
+# No node is `down`: by ReturnToService it would be back at once.
+_STATES = {"node": ("drain", "fail"), "partition": ("down", "drain", "inactive")}
 _BACK = {"node": "resume", "partition": "up"}
 _OTHER = {"YES": "NO", "NO": "YES", "ALL": "rsw", "UNLIMITED": "1", "NONE": "1"}
 Nodes = tuple[str, ...]

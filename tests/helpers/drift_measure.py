@@ -66,10 +66,12 @@ def judged(result: Mapping[str, Any], put: Sequence[Expected], healthy: Collecti
     return Verdict("right" if right else "badly" if named else "missed", tuple(why), frozenset(harmed - said))
 
 
-def still_told(of: Expected, result: Mapping[str, Any], healthy: Collection[str] = ()) -> list[str]:
-    """The errors and warnings that name it, as after a hint was followed."""
+def still_told(
+    of: Expected, cause: Mapping[str, Any], result: Mapping[str, Any], healthy: Collection[str] = ()
+) -> list[str]:
+    """The errors and warnings that name it on nodes of the cause whose hint was followed."""
     found = (f for f in result["findings"] if f["severity"] != "note" and line(f) not in healthy)
-    return [line(finding) for finding in found if of.is_named(finding) and _nodes(finding) & of.nodes]
+    return [line(finding) for finding in found if of.is_named(finding) and _nodes(finding) & of.nodes & _nodes(cause)]
 
 
 def line(finding: Mapping[str, Any]) -> str:

@@ -119,5 +119,5 @@ def test_right_is_named_first_on_exactly_its_nodes_and_nothing_else_accused(
 def test_what_a_healthy_cluster_has_too_does_not_count_and_a_hint_that_leaves_the_drift_is_seen() -> None:
     result = {"causes": [AT_PROFILE, OF_PROFILE], "findings": [AT_PROFILE, OF_PROFILE]}
     assert judged(result, [PROFILE], {"error c1 here /etc/profile"}).said == "right"
-    assert still_told(PROFILE, result) == ["error c2 here umask is 077"]
-    assert still_told(DISK, result) == []
+    assert still_told(PROFILE, OF_PROFILE, result) == ["error c2 here umask is 077"]
+    assert still_told(PROFILE, AT_PROFILE, result) == still_told(DISK, OF_DISK, result) == []

@@ -164,7 +164,7 @@ def _harms(cause: dict[str, Any], put: Collection[Expected], healthy: Healthy) -
     was, now = (noticed(healthy.looks, looks, healthy.unsteady) for looks in (looked, look(cluster)))
     broke = [f"{action} on {node}" for node, of in now.items() for action in of if action not in was.get(node, ())]
     again = healthy.scene.audit(*_VIA)
-    still = [words for of in put if of.is_named(cause) for words in still_told(of, again, healthy.lines)]
+    still = [words for of in put if of.is_named(cause) for words in still_told(of, cause, again, healthy.lines)]
     return [
         f"harm: `{said}` {what}"
         for what in (*harmed, *(f"breaks {each}" for each in broke), *(f"leaves {each}" for each in still))

@@ -16,7 +16,7 @@ ELSEWHERE = {"ambient", "contexts", "lmod", "modulefiles", "mount", "nodes", "pl
 
 
 def drifts() -> list[object]:
-    """One for each other check, with a hint that mends where the check has one; `make soak SOAK=drifts` puts all, under whole audits."""
+    """One for each other check, with a hint that mends where the check has one; `make soak SOAK=known_drifts` puts all, under whole audits."""
     first: dict[str, Drift] = {}
     for drift in sorted(all_drifts(), key=lambda drift: not drift.mends):
         if not drift.waits and drift.check not in ELSEWHERE:

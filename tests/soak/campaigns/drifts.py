@@ -1,121 +1,171 @@
-"""Each drift of tests/cluster/audit/drifts.yaml under a whole audit, over ssh and in jobs: told, mended by its hint, undone.
+"""One to three drifts of chance under a whole audit, over ssh and in jobs: right, badly or missed; nodes that are hidden, and hints that harm.
 
-A program does what an administrator would: it carries out the hint of the first cause, and audits again. Each round counts what was
-found; what was rightly reported (the first cause is the drift, with the right hint); a hint that acts; what it fixed: no error or
-warning is left, and all files, folders and mounts that the drift changed are as before, but for comments, blank lines, and what
-the drift brought and the audit does not mind. Any other acting hint is wrong, as is one whose command fails, or that changed what was
-healthy. Each round ends with an audit of the healthy cluster. A drift that cannot be put, and one that leaves traces, is told, and the cluster
-is made anew.
+A drift is one that a user notices, or one on fewer than half of the nodes: nobody could tell which are right. A set that leaves the
+host that audits without an audit, or that a node refuses, is drawn again. Each fixed command of an error or warning is run as root. It
+harms if it changes what was healthy, or if what it was said for is still told.
 """
 
 from __future__ import annotations
 
+import json
+import random
+import re
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.helpers.audit_scene import Audited, make
 from tests.helpers.cluster import ClusterError
-from tests.helpers.drifts import Drift, all_drifts, follow_all
+from tests.helpers.drift_measure import Expected, judged, line, still_told
+from tests.helpers.drift_places import Places, find
+from tests.helpers.drifts import carry_out
+from tests.helpers.put_and_back import RandomDrift
+from tests.helpers.random_drifts import draw_some
 from tests.helpers.states import State, differences, of_hint, state
+from tests.helpers.trees import hand_written, plant, use
+from tests.helpers.user_actions import Looks, look, noticed, steady
 
-ROUNDS = len(all_drifts())
-COUNTED = ("found", "rightly reported", "acting", "fixed", "wrong", "causes", "false alarms", "faults")
+ROUNDS = 100
+_VIA = ("--via", "both")
+_DRAWN = 30
+
+
+@dataclass(frozen=True)
+class Healthy:
+    """What a cluster is without a drift: its files, what users get, and what an audit says."""
+
+    scene: Audited
+    places: Places
+    files: State
+    looks: Looks
+    unsteady: frozenset[str]
+    lines: frozenset[str]
+
+    def noticed(self) -> dict[str, tuple[str, ...]]:
+        return noticed(self.looks, look(self.scene.cluster), self.unsteady)
 
 
 def play(seed: int, first: int, last: int) -> Iterator[str]:
     count: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
-        scene = make(Path(folder) / f"lab{first}", "nfs")
-        try:
-            for number in range(first, last + 1):
-                drift = all_drifts()[number - 1]
-                said, told, clean = _round(drift, scene)
-                count.update(said)
-                if not clean:
-                    scene.cluster.down()
-                    scene = make(Path(folder) / f"lab{number + 1}", "nfs")
-                words = ", ".join(f"{what} {said[what]}" for what in COUNTED[: 6 if not said["faults"] else 8])
-                summary = [f"drifts {first} to {last}: {_summary(count, last - first + 1)}"] if number == last else []
-                yield "\n    ".join([f"{drift.name}: {words}", *told, *summary])
-        finally:
-            scene.cluster.down()
-    assert not count["faults"], f"{count['faults']} drifts could not be played"
-    assert not count["false alarms"], f"{count['false alarms']} false alarms"
+    with tempfile.TemporaryDirectory(prefix="soak-") as folder, ExitStack() as clusters:
+        healthy = None
+        for number in range(first, last + 1):
+            healthy = healthy or _healthy(Path(folder) / f"lab{number}", clusters)
+            said, told, left = _round(random.Random(f"{seed} {number}"), healthy)
+            count.update(said)
+            if left:
+                told.append(f"left behind, the cluster is made anew: {', '.join(left[:6])}")
+                healthy.scene.cluster.down()
+                healthy = None
+            summary = [f"drifts {first} to {number}: {_words(count)}"]
+            yield "\n    ".join([_words(said), *told, *summary])
 
 
-def _summary(count: Counter[str], drifts: int) -> str:
-    return (
-        f"found {count['found']}, rightly reported {count['rightly reported']}, fixed {count['fixed']} and {count['wrong']} wrong of "
-        f"{count['acting']} acting hints, {count['causes'] / drifts:.2f} causes a drift, "
-        f"{count['false alarms']} false alarms in {drifts - count['faults']} healthy audits"
-    )
+def _words(count: Counter[str]) -> str:
+    return ", ".join(f"{what} {count[what]}" for what in ("right", "badly", "missed", "hidden nodes", "harming hints"))
 
 
-def _round(drift: Drift, scene: Audited) -> tuple[Counter[str], list[str], bool]:
-    """What one drift counts; what is told besides; and whether the cluster is as before."""
-    try:
-        scene.cluster.wait_idle()
-        before = state(scene.cluster)
-        said, told = rated(drift, scene, before)
-        _resume(scene)
-        left = differences(before, state(scene.cluster))
-        alarms = [] if left else _words(scene.audit("--via", "both"))
-        if left:
-            told.append(f"left behind, the cluster is made anew: {', '.join(left[:6])}")
-    except Exception as error:  # noqa: BLE001 - a drift that cannot be played is told, and the next one is played
-        return Counter(faults=1), [f"fault: {type(error).__name__}: {str(error)[-300:]}"], False
-    said["false alarms"] = int(bool(alarms))
-    return said, [*told, *(f"false alarm: {alarm}" for alarm in alarms)], not left and not alarms
+def _healthy(folder: Path, clusters: ExitStack) -> Healthy:
+    scene = make(folder, "nfs")
+    cluster = scene.cluster
+    clusters.callback(cluster.down)
+    nodes, tree = ("login", *cluster.compute), hand_written("/opt/local-apps")
+    for node in nodes:
+        plant(tree, cluster, node)
+    use(tree.folder, cluster, nodes)
+    places, looks = find(cluster), look(cluster)
+    unsteady = steady(looks, look(cluster), look(cluster))
+    lines = frozenset(line(finding) for finding in scene.audit(*_VIA)["findings"])
+    return Healthy(scene, places, state(cluster), looks, unsteady, lines)
 
 
-def _resume(scene: Audited) -> None:
-    """Let Slurm use the nodes again that jobs have drained, as an administrator does once the cause is gone."""
-    scene.cluster.sh("login", f"scontrol update nodename={','.join(scene.cluster.compute)} state=resume")
-    scene.cluster.wait_idle()
-
-
-def _words(result: dict[str, Any]) -> list[str]:
-    keys = ("severity", "check", "nodes", "where", "found")
-    return [" ".join(f[key] for key in keys)[:200] for f in result["findings"]]
-
-
-def rated(drift: Drift, scene: Audited, before: State) -> tuple[Counter[str], list[str]]:
-    """What an audit makes of a drift, and why its hint is wrong."""
+def _round(chance: random.Random, healthy: Healthy) -> tuple[Counter[str], list[str], list[str]]:
+    """What is counted, what is told besides, and what is not as before."""
+    cluster = healthy.scene.cluster
     said: Counter[str] = Counter()
-    with drift.put(scene.cluster):
-        result = scene.audit("--via", "both")
-        note = all(of["severity"] == "note" for of in drift.told)
-        causes = [cause for cause in result["causes"] if note or cause["severity"] != "note"]
-        said["causes"] = len(causes)
-        said["found"] = int(drift.is_told(result))
-        said["rightly reported"] = int(
-            bool(causes)
-            and bool(drift.findings({"findings": [causes[0], *causes[0]["consequences"]]}, worse=True))
-            and drift.hint in causes[0]["hint"]
-        )
-        if not causes or all(step["do"] == "look" for step in causes[0]["actions"]):
-            return said, []
-        faults = _faults(drift, causes[0], scene, before)
-    said.update({"acting": 1, "wrong" if faults else "fixed": 1})
-    return said, [f"wrong: {fault[:300]}" for fault in faults]
+    told: list[str] = []
+    for _ in range(_DRAWN):
+        drifts = draw_some(chance, healthy.places, cluster.compute)
+        try:
+            with ExitStack() as back:
+                put = _put(drifts, healthy, back)
+                result = healthy.scene.audit(*_VIA) if put else {}
+                if "causes" in result:
+                    said, told = _measured(drifts, put, result, healthy)
+        except (ClusterError, json.JSONDecodeError):  # refused, or no audit on a host that lost so much
+            put = []
+        except subprocess.TimeoutExpired:
+            put, said, told = [], Counter(badly=1), ["the audit does not end"]
+        _resume(healthy)
+        left = differences(healthy.files, state(cluster)) or [*map(str, healthy.noticed().items())]
+        if said or left:
+            return said, [*map(str, drifts), *told], left
+    raise AssertionError(f"nothing could be put in {_DRAWN} draws")
 
 
-def _faults(drift: Drift, cause: dict[str, Any], scene: Audited, before: State) -> list[str]:
-    """Carry out the hint, and return what is wrong then."""
-    drifted = state(scene.cluster)
+def _resume(healthy: Healthy) -> None:
+    """Let Slurm use the nodes again that jobs have drained, as an administrator does once the cause is gone."""
+    cluster = healthy.scene.cluster
+    cluster.sh("login", f"scontrol update nodename={','.join(cluster.compute)} state=resume")
+    cluster.wait_idle()
+
+
+def _put(drifts: list[RandomDrift], healthy: Healthy, back: ExitStack) -> list[Expected]:
+    """Put them; none where one could not be told apart from what is right."""
+    found, before = [], healthy.looks
+    for drift in drifts:
+        back.enter_context(drift.put(healthy.scene.cluster))
+        after = look(healthy.scene.cluster)
+        harmed, nodes = noticed(before, after, healthy.unsteady), frozenset(drift.nodes)
+        compute = nodes - {"login"}
+        if not harmed and 2 * len(compute) >= len(healthy.scene.cluster.compute):
+            return []
+        also = frozenset({"login"} if compute == {*healthy.scene.cluster.compute} else ())
+        found.append(Expected(drift.names, nodes, (nodes & harmed.keys() or nodes) if harmed else frozenset(), also))
+        before = after
+    return found
+
+
+def _measured(
+    drifts: list[RandomDrift], put: list[Expected], result: dict[str, Any], healthy: Healthy
+) -> tuple[Counter[str], list[str]]:
+    verdict = judged(result, put, healthy.lines)
+    causes = [c for c in result["causes"] if line(c) not in healthy.lines]
+    told = [f"{len(each.harmed)} nodes harmed by {drift.kind}" for drift, each in zip(drifts, put, strict=True)]
+    told += [f"{verdict.said}: {why}" for why in verdict.why] + [f"cause: {line(cause)}" for cause in causes]
+    told += [f"hidden: {node}" for node in verdict.hidden]
+    harms = [harm for cause in causes for harm in _harms(cause, put, healthy)]
+    said = Counter({verdict.said: 1, "hidden nodes": len(verdict.hidden), "harming hints": len(harms)})
+    return said, [*told, *harms]
+
+
+def _harms(cause: dict[str, Any], put: Collection[Expected], healthy: Healthy) -> list[str]:
+    """Run the fixed commands of a cause; what they harm."""
+    steps = [step for step in cause["actions"] if step["do"] == "run"]
+    if not steps or cause["severity"] == "note":
+        return []
+    cluster = healthy.scene.cluster
+    drifted, looked = state(cluster), look(cluster)
+    said = "; ".join(step["command"] for step in steps)
+    if re.search(r"remount\S*\bro\b", said):  # on this machine's own file system
+        return [f"harm: `{said}` is not run"]
     try:
-        follow_all([cause], scene.cluster)
-        _resume(scene)
+        for step in steps:
+            carry_out(step, cluster)
+        _resume(healthy)
     except (AssertionError, ClusterError, subprocess.TimeoutExpired) as error:
-        return [f"it fails: {error}"]
-    harmed, lost = of_hint(before, drifted, state(scene.cluster))
-    faults = [f"it changed {path}" for path in harmed] + [f"not as before: {path}" for path in lost]
-    result = scene.audit("--via", "both")
-    still = {**result, "findings": [f for f in result["findings"] if f["severity"] != "note"]}
-    return [*faults, *(f"still told: {words}" for words in _words(still))] + [
-        f"still told: {f['found']}" for f in drift.findings(result) if f["severity"] == "note"
-    ]
+        return [f"harm: `{said}` fails: {str(error)[-200:]}"]
+    harmed, _ = of_hint(healthy.files, drifted, state(cluster))
+    was, now = (noticed(healthy.looks, looks, healthy.unsteady) for looks in (looked, look(cluster)))
+    broke = [f"{action} on {node}" for node, of in now.items() for action in of if action not in was.get(node, ())]
+    again = healthy.scene.audit(*_VIA)
+    still = [words for of in put if of.is_named(cause) for words in still_told(of, cause, again, healthy.lines)]
+    return [
+        f"harm: `{said}` {what}"
+        for what in (*harmed, *(f"breaks {each}" for each in broke), *(f"leaves {each}" for each in still))
+    ][:1]

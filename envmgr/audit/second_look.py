@@ -19,7 +19,7 @@ SECRET = "a line with a secret"  # noqa: S105 - the words for one
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is looked at again: on `nodes` that differ and `normal` ones, the shells (context, account), the text of `files`, and where `paths` lead."""
+    """The question of a second look: on `nodes` that differ and `normal` ones, the shells (context, account), the text of `files`, and where `paths` lead."""
 
     nodes: tuple[str, ...]
     normal: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class Seen:
         return {row[1]: row[2] for row in rows if row[0] == "set" and row[1].startswith(beginning) and len(row) == 3}
 
     def text(self, node: str, file: str) -> list[str] | None:
-        """Return the lines of a file without comments and blank lines; None if it was not told."""
+        """Return the lines of a file without comments and blank lines; None if it was not reported."""
         told = self.facts.get(node, {}).get(f"second_look.text.{file}")
         return None if told is None else told.splitlines()
 

@@ -54,16 +54,16 @@ look_shell() { # KEY ACCOUNT HOW
   with_limit 10 "$0.trace" trace_run "$2" "$3"
   look_lines "$(getent passwd "$2" | cut -d: -f6)" | lines "second_look.$1"
 }
-# A file that all may read; others are not told.
+# A file that all may read; others are not reported.
 look_file() { # FILE
   [ -f "$1" ] || return 0
   look_mode=$(stat -L -c %a "$1")
   case $look_mode in *[4567]) head -c 60000 "$1" | sed -E -e '/^[[:space:]]*(#|$)/d' -e 's/.*(TOKEN|SECRET|PASS|KEY|CRED).*[=:].*/a line with a secret/I' | cut -c1-400 | lines "second_look.text.$1" ;; esac
 }
 # Each path, what it leads to (links, the program that a script names), and all folders on the way: `PATH<TAB>MODE OWNER:GROUP`.
-look_paths() { # PATH…
+look_paths() { # PATH ...
   for look_at in "$@"; do
-    for look_step in 1 2 3 4 5 6; do
+    for _ in 1 2 3 4 5 6; do
       printf '%s\n' "$look_at" >>"$0.ways"
       if [ -h "$look_at" ]; then
         look_to=$(readlink "$look_at")

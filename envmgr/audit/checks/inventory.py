@@ -1,4 +1,4 @@
-"""What nodes and their shells have: files, mounts, packages, accounts, variables, programs. It is asked for by name.
+"""The things that nodes and their shells have: files, mounts, packages, accounts, variables, programs. It is asked for by name.
 
 What differs between like nodes is compared, and joined with what users do not get: a file, mount or account that
 differs explains what fails on its own nodes if it is named there, is read, sets a variable that is named, or leads to

@@ -1,8 +1,8 @@
-"""What differs between like nodes in their inventories, without a judgement of it.
+"""Differences between like nodes in their inventories, without a judgement.
 
 Nodes are alike if they are in the same groups of the site, or of the same hardware. More than half of at least three are
 right. Where they do not decide, `--reference` does; for what shells and their files are, the majority of all hosts does,
-login nodes among them. Else nobody is accused: the values are told.
+login nodes among them. Else nobody is accused: the values are named.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What users get, and what differs, joined: which difference explains which harm, on its own nodes."""
+"""The join of what users get and what differs: which difference explains which harm, on its own nodes."""

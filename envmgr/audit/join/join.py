@@ -27,7 +27,7 @@ _FROM = {"moddir": "MODULEPATH", "avail": "MODULEPATH", "cmd": "PATH"}  # a kind
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """What something comes from: a thing that differs, a line of a start-up file, or a harm itself.
+    """The origin of something: a thing that differs, a line of a start-up file, or a harm itself.
 
     `name` is the path, FILE:LINE, variable, …; `of` is the kind and key of the difference, where it is one.
     """

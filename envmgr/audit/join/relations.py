@@ -21,7 +21,7 @@ Lines = Mapping[tuple[str, str], tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the relations look at besides: the second look, the differing lines of files, and nodes that are right. `sender` is the host that sends jobs."""
+    """All else that the relations look at: the second look, the differing lines of files, and nodes that are right. `sender` is the host that sends jobs."""
 
     seen: Seen = field(default_factory=Seen)
     lines: Lines = field(default_factory=dict)

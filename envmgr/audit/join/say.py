@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from envmgr.audit.join.relations import View
 
 _ORDER = {"error": 0, "warning": 1, "note": 2}
-_MANY = 3  # things of a kind in one folder that are told as one
+_MANY = 3  # things of a kind in one folder that are one finding
 _SHOWN = 3
 
 
@@ -41,7 +41,11 @@ def caused(cause: Cause, view: View) -> Caused:
     place = cause.root.name if cause.root.name.startswith("/") else ""
     if not cause.differences:
         head, *rest = joined(harms)
-        hint = look(f"{place} does it: is that line meant to be there?") if place else Hint(head.hint, head.actions)
+        hint = (
+            look(f"{place} does it: take that line away, unless it is intended")
+            if place
+            else Hint(head.hint, head.actions)
+        )
         return as_caused(replace(head, hint=hint.text, actions=hint.actions), cause=place, consequences=tuple(rest))
     what = max(cause.differences, key=lambda of: (of.path == cause.root.file, KINDS[of.kind].depth))
     hint = _hint(what, view)
@@ -93,7 +97,7 @@ def _hint(what: Difference, view: View) -> Hint:
     if steps := _told(what)[2]:
         return hint_of(steps, what.nodes)
     if what.right is None:
-        return look("is it meant to be there? Take it away, or give it to all")
+        return look("take it away, or give it to all")
     if what.kind != "file" or what.value is None:
         return look(f"make it as on {good}")
     lines = view.lines.get((node, what.path), ())

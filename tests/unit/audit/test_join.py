@@ -110,8 +110,8 @@ def test_line_that_all_nodes_have_explains_what_all_have_and_no_difference_does(
         seen={"c1": {"second_look.bash-login.user": r"set\tLMOD_RC\t/home/alice/.bashrc:3"}},
     )
     assert told == [
-        "error c[1-3]: bash-login (alice): LMOD_RC is /home/alice/rc.lua | /home/alice/.bashrc:3 does it: is that line meant to be there?",
-        "note c2: /etc/x: /etc/x is there, and not on others | is it meant to be there? Take it away, or give it to all",
+        "error c[1-3]: bash-login (alice): LMOD_RC is /home/alice/rc.lua | /home/alice/.bashrc:3 does it: take that line away, unless it is intended",
+        "note c2: /etc/x: /etc/x is there, and not on others | take it away, or give it to all",
     ]
 
 

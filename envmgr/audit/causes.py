@@ -13,8 +13,8 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from envmgr.audit import second_look
 from envmgr.audit.hints import Hint, LinePlace, add, delete, hint_of, is_vendors, look, of_programs
+from envmgr.audit.second_look import traced_shell_text
 from envmgr.audit.table import Steps, Words, fill
 from envmgr.modules.node_paths import CSH_PROFILE, HOME, PROFILE
 from envmgr.nodes.sets import fold
@@ -362,11 +362,7 @@ def trace_part(questions: Sequence[TraceQuestion], users: Mapping[ShellAccount, 
     given = assign(trace_names=" ".join(names), trace_pin=f"{HOME}/", trace_profile=PROFILE, trace_home="")
     given += assign(trace_end=f"set +x\n{untraced()}{UNTRACED_END}")
     calls += f"put trace.profiles \"$(ls {_FOLDER} | tr '\\n' ' ')\"\n"
-    texts = [
-        script_text(second_look.__file__, "shell.sh"),
-        script_text(__file__, "csh.sh"),
-        script_text(__file__, "sh"),
-    ]
+    texts = [traced_shell_text(), script_text(__file__, "csh.sh"), script_text(__file__, "sh")]
     return ProbePart("trace", {"prefix": given + "".join(texts) + calls})
 
 

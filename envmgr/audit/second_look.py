@@ -80,6 +80,11 @@ def traced_shell(context: ShellContext) -> str:
     return {"bash-interactive": "bash-interactive", "bash-login": "bash-job"}.get(context.shell, "bash-login")
 
 
+def traced_shell_text() -> str:
+    """Return the shell text that defines `trace_run`, the traced start of a shell."""
+    return script_text(__file__, "shell.sh")
+
+
 def second_look_part(wanted: Wanted, users: Mapping[ShellAccount, str], generation: str) -> ProbePart:
     """Return all questions in one script, which is the same for every node."""
     given = assign(trace_end=f"set +x\n{untraced()}{UNTRACED_END}", generation=generation)
@@ -90,7 +95,7 @@ def second_look_part(wanted: Wanted, users: Mapping[ShellAccount, str], generati
     ]
     calls += [f"look_file {quote(file)}\n" for file in wanted.files]
     calls += [f"look_paths {words(*wanted.paths)}\n"] if wanted.paths else []
-    texts = [given, script_text(__file__, "shell.sh"), script_text(__file__, "sh"), *calls]
+    texts = [given, traced_shell_text(), script_text(__file__, "sh"), *calls]
     return ProbePart("second_look", {"prefix": "".join(texts)})
 
 

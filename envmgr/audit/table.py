@@ -191,15 +191,16 @@ _SHARED = Path(__file__).with_name("shell")
 @cache
 def read_table(path: Path) -> CheckTable:
     """Return the table in a file; a file that is not there is a table without facts."""
-    found: dict[str, Any] = _read(path) if path.exists() else {}
+    found: dict[str, Any] = read_yaml(path) if path.exists() else {}
     for name in found.get("shares", ()):
-        for section, shared in _read(_SHARED / f"{name}.yaml").items():
+        for section, shared in read_yaml(_SHARED / f"{name}.yaml").items():
             own = {key.replace("CHECK", path.stem, 1): fact for key, fact in shared.items()}
             found[section] = own | found.get(section, {})
     return CheckTable(part=path.stem, **found)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Return a table that comes with envmgr."""
     return parse_yaml(path.read_text(encoding="utf-8"), path, reviewed=False) or {}
 
 

@@ -241,10 +241,10 @@ class Target(FrozenModel):
     glibc: str
 
 
-def read_target(cpu_level: CpuLevel) -> Target:
+def read_target(cpu_level: CpuLevel, os_release: Path = Path("/etc/os-release")) -> Target:
     """Return the target of this site, by this host's OS. Source: os-release(5), `confstr(_CS_GNU_LIBC_VERSION)`."""
     fields: dict[str, str] = {}
-    if (os_release := Path("/etc/os-release")).exists():
+    if os_release.exists():
         for line in os_release.read_text(encoding="utf-8", errors="replace").split("\n"):
             key, _, value = line.partition("=")
             fields[key.strip()] = value.strip().strip("\"'")

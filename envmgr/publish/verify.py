@@ -17,7 +17,7 @@ from envmgr.modules.spec import SHIMS
 from envmgr.publish import records
 from envmgr.publish.flips import flips
 from envmgr.store.prefix import Prefix
-from envmgr.store.tree import Look, TreePath, look_at_tree
+from envmgr.store.tree import TreeLook, TreePath, look_at_tree
 from envmgr.system.files import read_regular, sha256_bytes
 from envmgr.system.usernames import user_name
 from envmgr.wording import escaped
@@ -166,7 +166,7 @@ def _record(prefix: Prefix, number: int, told: str | None) -> tuple[records.Gene
     return record, faults
 
 
-def _tree_faults(look: Look, record: records.GenerationRecord | None) -> Iterator[tuple[str, str]]:
+def _tree_faults(look: TreeLook, record: records.GenerationRecord | None) -> Iterator[tuple[str, str]]:
     named = {} if record is None else record.files
     folders = {str(parent) for path in named for parent in Path(path).parents}
     folders.add("modules")  # which is empty without entries

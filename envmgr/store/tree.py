@@ -37,7 +37,7 @@ class TreePath(NamedTuple):
 
 
 @dataclass(slots=True)
-class Look:
+class TreeLook:
     """A tree as a verification sees it: its paths, sorted, special files among them by their kind (`pipe`, `socket`,
     `device`).
 
@@ -70,14 +70,14 @@ def scan_tree(root: Path, *, workers: int = 4) -> list[TreePath]:
 
 def look_at_tree(
     root: Path, owner: int | None, *, workers: int = 4, times: bool = False, skip: Collection[str] = ()
-) -> Look:
+) -> TreeLook:
     """Look at every path under `root`, whatever it is, and its owner, if one is given. Only regular files are
     opened: a pipe would never end.
 
     With `times`, no file is opened: its time of change stands in the place of its sha256. What has a name of `skip` is
     left out, with all below it.
     """
-    look = Look([], {}, {})
+    look = TreeLook([], {}, {})
     found = sorted(_walk(str(root), "", look.unread, skip), key=itemgetter(0))
 
     def one(relative: str, status: os.stat_result) -> TreePath:

@@ -14,7 +14,7 @@ _TAB = r"\t"  # as facts have it: see `escaped`
 
 
 @dataclass(frozen=True, slots=True)
-class Inventory:
+class NodeInventory:
     """(kind, key) -> value. `closed` are kinds that were not looked at whole, and are compared with nothing; `unread` single keys
     that this account may not read; `cut` kinds of which there is more.
     """
@@ -25,7 +25,7 @@ class Inventory:
     cut: frozenset[str]
 
 
-def read_inventory(facts: Facts, beginning: str = "") -> Inventory:
+def read_inventory(facts: Facts, beginning: str = "") -> NodeInventory:
     """Return the node's inventory, or with the `beginning` of a shell's facts that shell's.
 
     Kinds that the answer says nothing about, because the look did not end, are closed.
@@ -49,7 +49,7 @@ def read_inventory(facts: Facts, beginning: str = "") -> Inventory:
     if f"{beginning}{looked_key(_PART, 'context' if beginning else 'node')}" not in facts or "all" in told["closed"]:
         closed = {name for name, kind in KINDS.items() if kind.scope == scope}
     unread = (line.partition(" ") for line in told["closed"])
-    return Inventory(
+    return NodeInventory(
         {at: value for at, value in values.items() if at[0] not in closed},
         frozenset(closed),
         frozenset((kind, key) for kind, _, key in unread if key and kind in KINDS),

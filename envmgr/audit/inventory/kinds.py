@@ -7,12 +7,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from envmgr.audit.table import Steps, fill
+from envmgr.audit.table import Steps, fill, read_yaml
 from envmgr.report import Severity
 from envmgr.system.models import FrozenModel
-from envmgr.system.yamlfile import parse_yaml
 
 How = Literal["added", "gone", "mode", "options", "changed"]
 """How a value differs: there is one where others have none, or none where they have one; only by a mode, or by options of a mount; or by
@@ -44,7 +43,7 @@ class KindRow(FrozenModel):
     hint: Steps = Steps()
 
 
-class Kind(FrozenModel):
+class InventoryKind(FrozenModel):
     """One kind. `scope` is what reports it. A `symptom` is no cause where a difference that has a relation to it is one.
 
     The greater its `depth`, from 0 to 1, the nearer it is to a cause. A `baseline` has it, or not.
@@ -108,10 +107,9 @@ def _missing_options(value: str | None, right: str | None) -> str:
     return ",".join(option for option in right.split(" ")[2].split(",") if option not in has)
 
 
-def _read(path: Path) -> dict[str, Kind]:
-    data: dict[str, Any] = parse_yaml(path.read_text(encoding="utf-8"), path, reviewed=False)
-    return {name: Kind.model_validate(kind) for name, kind in data.items()}
+def _read(path: Path) -> dict[str, InventoryKind]:
+    return {name: InventoryKind.model_validate(kind) for name, kind in read_yaml(path).items()}
 
 
-KINDS: Mapping[str, Kind] = _read(Path(__file__).with_name("kinds.yaml"))
+KINDS: Mapping[str, InventoryKind] = _read(Path(__file__).with_name("kinds.yaml"))
 """name -> kind."""

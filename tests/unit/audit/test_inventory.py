@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from envmgr.audit.checks import all_checks, get_check
-from envmgr.audit.inventory.facts import Inventory, read_inventory
+from envmgr.audit.inventory.facts import NodeInventory, read_inventory
 from envmgr.audit.inventory.kinds import KINDS
 from envmgr.audit.inventory.texts import inventory_texts
 from envmgr.probe import shell as probe
@@ -76,12 +76,12 @@ def shell(folder: Path, name: str, before: str = "") -> str:
     return run("context", folder, *SHELLS[name], before=before)
 
 
-def read(answer: str, beginning: str = "") -> Inventory:
+def read(answer: str, beginning: str = "") -> NodeInventory:
     facts, _, _ = read_answer(answer.replace("@inventory", f"@{beginning}inventory"))
     return read_inventory(facts, beginning)
 
 
-def changes(before: Inventory, after: Inventory) -> dict[tuple[str, str], tuple[str | None, str | None]]:
+def changes(before: NodeInventory, after: NodeInventory) -> dict[tuple[str, str], tuple[str | None, str | None]]:
     keys = sorted({*before.values, *after.values})
     return {k: (before.values.get(k), after.values.get(k)) for k in keys if before.values.get(k) != after.values.get(k)}
 
@@ -91,7 +91,7 @@ def test_healthy_node_says_the_same_bytes_twice_and_what_differs_is_found(place:
     assert node(place) == healthy
     whole = read(healthy)
     assert (whole.closed, whole.cut) == (frozenset(), frozenset())
-    kinds = {"file", "link", "dir", "prog", "pkg", "mount", "room", "lib", "sysctl", "sys", "limit"}
+    kinds = {"file", "link", "dir", "prog", "pkg", "mount", "room", "lib", "sysctl", "sys"}
     assert {kind for kind, _ in whole.values} >= kinds
     drift = """
         echo 'umask 000' >>/etc/profile; chmod 600 /etc/shells; ln -sfn nowhere /etc/motd-x; mkdir -m 700 /etc/apt/new

@@ -12,6 +12,7 @@ from envmgr.audit.causes import _MOST_NODES, TraceQuestion, Traces, nodes_to_tra
 from envmgr.audit.checks import all_checks, ambient, contexts, limits, shell_state
 from envmgr.audit.hints import Action, Hint, hint_of
 from envmgr.audit.judge import judge
+from envmgr.audit.second_look import traced_shell_text
 from envmgr.audit.table import Steps
 from envmgr.probe.model import CONTEXTS, Fleet, Group
 from envmgr.system.shelltext import script_text
@@ -187,7 +188,7 @@ def test_real_trace_of_bash_names_the_caller_of_a_function(tmp_path: Path) -> No
     library.parent.mkdir()
     library.write_text('use() { eval "X=$1; export X"; }\n')
     user.write_text(f". {library}\n\nuse /opt\n")
-    script = f'{SCRIPT}\nPS4=$trace_ps4 bash -xc ". {user}" 2>"$1"; trace_place X "$1"'
+    script = f'{SCRIPT}\n{traced_shell_text()}\nPS4=$trace_ps4 bash -xc ". {user}" 2>"$1"; trace_place X "$1"'
     argv = ["/bin/sh", "-c", script.replace("PS4=$trace_ps4", 'PS4="$trace_ps4"'), "sh", str(tmp_path / "t")]
     open_to_all(tmp_path)
     tmp_path.chmod(0o777)

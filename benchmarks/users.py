@@ -241,7 +241,7 @@ def _completion(box: Sandbox, runs: int) -> list[Claim]:
         (modules / f"soft{number}/1.0.lua").touch()
     text = box.root / "completion.bash"
     text.write_text(box.ok("completion", "bash").stdout)
-    press = "COMP_WORDS=(envmgr build ''); COMP_CWORD=2; _envmgr; [ ${#COMPREPLY[@]} -gt 1000 ]"
+    press = "COMP_LINE='envmgr build ' COMP_POINT=13; _envmgr envmgr '' build; [ ${#COMPREPLY[@]} -gt 1000 ]"
     bash = ["bash", "--noprofile", "--norc", "-c"]
     env = {"PATH": "/usr/bin:/bin"}
     argv, bare = [*bash, f". {text}; {press}"], [sys.executable, "-c", "pass"]

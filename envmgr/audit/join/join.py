@@ -89,14 +89,9 @@ class OfNode:
     def explain(self, harm: Harm) -> Root | None:
         """Return what explains a harm of this node; None if nothing that differs has a relation to it."""
         near = ((nearest(harm, of, self._view), of) for of in self.all)
+        # Of what is equally near, what others have counts more than what only this node has.
         ranked = [
-            (
-                at,
-                -KINDS[of.kind].depth,
-                of.right is None,
-                number,
-                of,
-            )  # what others do not have does less than what they have
+            (at, -KINDS[of.kind].depth, of.right is None, number, of)
             for number, (at, of) in enumerate(near)
             if at is not None
         ]

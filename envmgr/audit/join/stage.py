@@ -29,7 +29,7 @@ def by_what_differs(loose: Sequence[Loose], evidence: Evidence, look_again: Look
     seen = look_again(wanted) if wanted.nodes else Seen()
     lines = dict(_lines(found, seen))
     view = View(seen, lines, wanted.normal, evidence.sender)
-    real = [of for of in found if not _same_text(of, lines)]
+    real = [of for of in found if not _same_text(of, lines, seen)]
     real += _on_the_way(wanted, seen, {of.key for of in real})
     notes = joined(one.finding for one in loose if one.finding.severity == "note")
     return (*said(join(harms, real, view), view), *(as_caused(note) for note in notes))
@@ -93,10 +93,10 @@ def _lines(found: Iterable[Difference], seen: Seen) -> Iterator[tuple[tuple[str,
                 yield (node, of.key), (*(x for x in there if x not in right), *(x for x in right if x not in there))
 
 
-def _same_text(of: Difference, lines: Lines) -> bool:
-    """Return whether two files differ only in comments and blank lines."""
+def _same_text(of: Difference, lines: Lines, seen: Seen) -> bool:
+    """Return whether two files differ only in comments and blank lines. Of lines with a secret nobody knows."""
     if of.kind != "file" or of.value is None or of.right is None:
         return False
-    told = [lines.get((node, of.key)) for node in of.nodes]
-    known = [each for each in told if each is not None]
-    return bool(known) and not any(known) and of.value.split()[1:] == of.right.split()[1:] and SECRET not in str(known)
+    known = [lines[node, of.key] for node in of.nodes if (node, of.key) in lines]
+    secret = any(SECRET in (seen.text(node, of.key) or ()) for node in of.nodes)
+    return bool(known) and not any(known) and not secret and of.value.split()[1:] == of.right.split()[1:]

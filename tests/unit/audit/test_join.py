@@ -11,7 +11,7 @@ from envmgr.audit.checks import get_check
 from envmgr.audit.join.stage import by_what_differs
 from envmgr.audit.judge import judge
 from envmgr.audit.model import Check, Found
-from envmgr.audit.second_look import Seen, Wanted
+from envmgr.audit.second_look import SECRET, Seen, Wanted
 from envmgr.audit.table import CheckTable
 from envmgr.probe.model import CONTEXTS
 from tests.helpers.evidence import evidence
@@ -98,9 +98,10 @@ def test_symptom_is_no_cause_while_a_file_names_it() -> None:
 
 
 def test_files_that_differ_in_comments_do_not_differ() -> None:
-    text = {"second_look.text./etc/x": "export FOO=a"}
-    usual = {"inventory.file": rf"/etc/x\t{FILE}"}
-    assert judged({"inventory.file": rf"/etc/x\t{OTHER}"}, usual=usual, seen={"c1": text, "c2": text}) == []
+    usual, odd = {"inventory.file": rf"/etc/x\t{FILE}"}, {"inventory.file": rf"/etc/x\t{OTHER}"}
+    for text, count in (("export FOO=a", 0), (SECRET, 1)):
+        seen = {node: {"second_look.text./etc/x": text} for node in ("c1", "c2")}
+        assert len(judged(odd, usual=usual, seen=seen)) == count
 
 
 def test_line_that_all_nodes_have_explains_what_all_have_and_no_difference_does() -> None:

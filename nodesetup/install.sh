@@ -254,7 +254,7 @@ flip_check() { # PROGRAM FOLDER: looks now, in the background, for the prefix ma
         ;;
     undo)
         [ ! -d /run/systemd/system ] || systemctl --no-block stop envmgr-flip.timer >/dev/null 2>&1
-        rm -rf -- "$2/flip" "$2/good" "$2/good.new" "$2/work" "$2/lock"
+        rm -rf -- "$2/flip" "$2/good" "$2/good.new" "$2/candidate" "$2/work" "$2/lock"
         rmdir -- "$2" 2>/dev/null
         [ ! -d /run/systemd/system ] || systemctl daemon-reload >/dev/null 2>&1
         ;;

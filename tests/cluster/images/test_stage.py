@@ -273,7 +273,7 @@ def test_sync_stages_what_the_site_says_and_no_more(images: Images) -> None:
         images.run("stage", "--sync")
         assert images.audit() == [("warning", "c3", f"{images.install} is staged")]
         (finding,) = images.audited.audit("--via", "ssh", "--check", "images")["findings"]
-        command = re.search(r"`envmgr (unstage .*?)`", finding["hint"])
+        command = re.search(r"`envmgr (stage --remove .*?)`", finding["hint"])
         assert command
         images.run(*command[1].split())
         assert images.audit() == []

@@ -147,7 +147,7 @@ def test_a_recipe_in_a_folder_that_cannot_be_an_entry_is_told_not_left_out(box: 
 
 def test_nodes_that_the_last_run_did_not_ask_are_asked(box: Sandbox) -> None:
     made = box.ok("apply", "--format", "json").data
-    assert made["steps"][4]["said"] == ["the site names no nodes: the entries were tested on this host"]
+    assert made["steps"][3]["said"] == ["the site names no nodes: the entries were tested on this host"]
     done = box.run("apply", "--to", "current", "--nodes", "nowhere[1-2]", "--via", "ssh", "--format", "json")
     assert (done.code != 0, steps(done.data)["test"], steps(done.data)["promote"]) == (True, "failed", "not reached")
     assert box.current() is None
@@ -170,10 +170,10 @@ def test_another_generation_that_becomes_current_meanwhile_stops_it(box: Sandbox
     (box.root / "wait").unlink()
     said = json.loads(process.communicate()[0])
     assert (process.returncode, steps(said)["publish"], steps(said)["promote"]) == (1, "failed", "not reached")
-    assert "another generation than 2 became current meanwhile" in said["steps"][3]["said"][0]
+    assert "another generation than 2 became current meanwhile" in said["steps"][2]["said"][0]
     assert box.current() == 1
     again = box.ok("apply", "--to", "current", "--format", "json").data
-    assert (again["before"], "(was 1)" in again["steps"][5]["said"][0]) == (1, True)
+    assert (again["before"], "(was 1)" in again["steps"][4]["said"][0]) == (1, True)
 
 
 def test_dry_run_and_report_name_a_module_that_changes_without_a_build(box: Sandbox) -> None:
@@ -186,7 +186,7 @@ def test_dry_run_and_report_name_a_module_that_changes_without_a_build(box: Sand
         "build": "nothing to do",
         **dict.fromkeys(("test", "promote", "audit"), "not reached"),
     }
-    assert dry["steps"][3]["said"] == ["would be published: hello/1.0: module"]
+    assert dry["steps"][2]["said"] == ["would be published: hello/1.0: module"]
     (row,) = box.ok("report", "--pull-request", "--format", "json").data["entries"]
     assert (row["entry"], row["change"], row["notes"]) == ("hello/1.0", "module", ["its module changes: tests"])
 

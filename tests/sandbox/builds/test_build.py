@@ -76,7 +76,7 @@ def test_run_with_nothing_to_do_imports_nothing_that_makes_installs_or_asks_node
     )
     assert done.stdout == "nothing to do: hello/1.0 is published in generation 1\n"
     imported = set(re.findall(r"(\S+)$", done.stderr, re.MULTILINE))
-    assert {"envmgr.verbs.build", "envmgr.publish.plan"} <= imported
+    assert "envmgr.publish.plan" in imported
     assert {
         "envmgr.steps.build_run",
         "envmgr.builds.install",
@@ -85,7 +85,7 @@ def test_run_with_nothing_to_do_imports_nothing_that_makes_installs_or_asks_node
         "jinja2",
         "rattler",
     } & imported == set()
-    backends = {name for name in imported if name.startswith("envmgr.backends.")}
+    backends = {name for name in imported if name.startswith("envmgr.backends.")} - {"envmgr.backends._only_if"}
     assert backends == {  # the backend itself is found by its name, which -X importtime does not see
         f"envmgr.backends.conda.{part}" for part in ("cuda", "lock_checks", "lock", "lockfile", "models")
     }

@@ -266,7 +266,7 @@ hint: someone moved `current` back: find out who; `envmgr rollback 2` makes the 
         ("gc --now", "nothing is removed"),
         ("gc --dry-run", "nothing is removed"),
         ("publish other/1.0", "nothing is made from it"),
-        ("remove hello/1.0", "nothing is made from it"),
+        ("publish --remove hello/1.0", "nothing is made from it"),
         ("build third/1.0", "nothing is made from it"),
         ("rollback 1", "fix that before you make another generation current"),
         ("rollback 3", "fix that before you make another generation current"),

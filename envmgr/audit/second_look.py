@@ -44,11 +44,6 @@ class Seen:
         rows = self._rows(node, context, account)
         return next((row[2] for row in rows if row[0] == "set" and row[1] == name and len(row) == 3), "")
 
-    def commands(self, node: str, context: str, account: str, beginning: str) -> dict[str, str]:
-        """Return the commands that begin so (`:module load`), each with the FILE:LINE that runs it."""
-        rows = self._rows(node, context, account)
-        return {row[1]: row[2] for row in rows if row[0] == "set" and row[1].startswith(beginning) and len(row) == 3}
-
     def text(self, node: str, file: str) -> list[str] | None:
         """Return the lines of a file without comments and blank lines; None if it was not reported."""
         told = self.facts.get(node, {}).get(f"second_look.text.{file}")
@@ -94,7 +89,7 @@ def second_look_part(wanted: Wanted, users: Mapping[ShellAccount, str], generati
         if context in _HOW and account in users
     ]
     calls += [f"look_file {quote(file)}\n" for file in wanted.files]
-    calls += [f"look_paths {words(*wanted.paths)}\n"] if wanted.paths else []
+    calls += [f'with_limit 10 "$0.paths" look_paths {words(*wanted.paths)}; cat "$0.paths"\n'] if wanted.paths else []
     texts = [given, traced_shell_text(), script_text(__file__, "sh"), *calls]
     return ProbePart("second_look", {"prefix": "".join(texts)})
 

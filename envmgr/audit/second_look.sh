@@ -4,7 +4,7 @@
 : "${generation?}"
 
 # Of a trace: `read<TAB>FILE`, and `set<TAB>NAME<TAB>FILE:LINE` for the line that set NAME last: the outermost caller below /etc or in the
-# home, for others share a vendor's file. A command (module, umask, set, …) is a NAME, too, with its plain words. MODULEPATH is also
+# home, for others share a vendor's file. A command (`:module`, `:umask`) is a NAME, too; its words are not sent. MODULEPATH is also
 # named `MODULEPATH-`, where the folder of the generation went for good.
 look_lines() { # HOME
   awk -v home="$1" -v folder="$generation" '
@@ -41,8 +41,6 @@ look_lines() { # HOME
         name = text
         sub(/ .*/, "", name)
         last[":" name] = at
-        words = substr(text, length(name) + 2)
-        if (name ~ /^(module|ml|\.|source|exec)$/ && words ~ /^[A-Za-z0-9_.\/+ -]+$/) last[":" name " " words] = at
       }
     }
     END {
@@ -58,7 +56,7 @@ look_shell() { # KEY ACCOUNT HOW
 look_file() { # FILE
   [ -f "$1" ] || return 0
   look_mode=$(stat -L -c %a "$1")
-  case $look_mode in *[4567]) head -c 60000 "$1" | sed -E -e '/^[[:space:]]*(#|$)/d' -e 's/.*(TOKEN|SECRET|PASS|KEY|CRED).*[=:].*/a line with a secret/I' | cut -c1-400 | lines "second_look.text.$1" ;; esac
+  case $look_mode in *[4567]) head -c 60000 "$1" | sed -E -e '/^[[:space:]]*(#|$)/d' -e 's/.*(TOKEN|SECRET|PASS|KEY|CRED).*/a line with a secret/I' | cut -c1-400 | lines "second_look.text.$1" ;; esac
 }
 # Each path, what it leads to (links, the program that a script names), and all folders on the way: `PATH<TAB>MODE OWNER:GROUP`.
 look_paths() { # PATH ...

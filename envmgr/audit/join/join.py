@@ -29,11 +29,10 @@ _FROM = {"moddir": "MODULEPATH", "avail": "MODULEPATH", "cmd": "PATH"}  # a kind
 class Root:
     """The origin of something: a thing that differs, a line of a start-up file, or a harm itself.
 
-    `name` is the path, FILE:LINE, variable, …; `of` is the kind and key of the difference, where it is one.
+    `name` is the path, FILE:LINE, variable, or the harm's own text.
     """
 
     name: str
-    of: tuple[str, str] | None = None
 
     @property
     def file(self) -> str:
@@ -43,13 +42,12 @@ class Root:
 
 @dataclass(slots=True)
 class Cause:
-    """A root on its nodes, with the harms that it explains and the differences that it is. `alike`: on all nodes."""
+    """A root on its nodes, with the harms that it explains and the differences that it is."""
 
     root: Root
     nodes: set[str] = field(default_factory=set)
     harms: list[Harm] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
-    alike: bool = False
 
 
 class OfNode:
@@ -63,7 +61,7 @@ class OfNode:
 
     def root(self, of: Difference) -> Root:
         """Return what a difference comes from: itself, unless it is a symptom of another one that has a relation to it."""
-        own = Root(of.path or f"{of.kind} {of.key}", (of.kind, of.key))
+        own = Root(of.path or f"{of.kind} {of.key}")
         above = next((each for each in self._roots if each is not of and _holds(each, of.path)), None)
         if above is not None or (of.path and not KINDS[of.kind].symptom):
             return self.root(above) if above is not None else own
@@ -129,7 +127,7 @@ def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -
     causes: dict[tuple[str, bool], Cause] = {}
     broken: set[tuple[str, str]] = set()
     for harm, root in _explained(harms, of_node, view.sender):
-        cause = causes.setdefault((root.file, harm.alike), Cause(root, alike=harm.alike))
+        cause = causes.setdefault((root.file, harm.alike), Cause(root))
         cause.harms.append(harm)
         cause.nodes.add(harm.node)
         if harm.context is not None:

@@ -19,7 +19,7 @@ from tests.helpers.forked import forked
 from tests.helpers.hostile_catalogs import KINDS, SECRET, entry, fill
 from tests.helpers.sandbox import Sandbox
 
-CPU = 120  # seconds; the worst take some, a pipe or a device takes all
+CPU = 600  # seconds, on a slow machine, too; the worst take some, a pipe or a device takes all
 MEMORY = 3 << 30  # bytes of address space
 NOBODY = 65534
 USERS = (os.geteuid(), NOBODY) if os.geteuid() == 0 else (os.geteuid(),)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
 from envmgr.audit.baseline import HowAsked, Notebook
-from envmgr.audit.causes import Trace, Traced, TraceQuestion, Traces
 from envmgr.audit.compare.table_rows import judged, rows_of_table
-from envmgr.audit.grouping import AuditFinding, Caused, Links, Loose, grouped, joined, same_on_nodes
+from envmgr.audit.findings import AuditFinding, Caused, Loose, joined, same_on_nodes
+from envmgr.audit.join.stage import by_what_differs
 from envmgr.audit.model import Check, Evidence, Found, Noted, worded
 from envmgr.audit.plan import Unread
+from envmgr.audit.second_look import LookAgain, Seen
 from envmgr.audit.table import ENGINE, UndeclaredFactError
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Fleet, ProbeStage
@@ -33,21 +34,8 @@ class AuditJudged:
     mistakes: Mapping[str, UndeclaredFactError]
 
 
-def no_traces(_: Sequence[TraceQuestion]) -> Traces:
-    """Answer no question: the responsible lines stay unknown."""
-    return Traces({})
-
-
-Explain = Callable[[Sequence[Loose], Evidence], tuple[Caused, ...]]
-"""Joins the findings of checks with what differs between nodes."""
-
-
-def judge(
-    evidence: Evidence, checks: Mapping[str, Check], trace: Trace = no_traces, explain: Explain | None = None
-) -> AuditJudged:
-    """Judge, ask in one round for the responsible lines, and return all findings: errors first, then by check, place
-    and nodes. With the inventory, `explain` says what they come from.
-    """
+def judge(evidence: Evidence, checks: Mapping[str, Check], look_again: LookAgain = lambda _: Seen()) -> AuditJudged:
+    """Judge, look again at nodes that differ, and return all findings by what they come from, the worst first."""
     rows: dict[str, tuple[Judged, ...]] = {}
     dead: set[str] = set()
     mistakes: dict[str, UndeclaredFactError] = {}
@@ -64,20 +52,14 @@ def judge(
     notebook = Notebook()
     for row in (row for of in rows.values() for row in of if isinstance(row, Noted)):
         notebook.note(row.compared, row.values)
-    questions = [question for of in rows.values() for question in questions_of(of)]
-    traces = trace(questions) if questions else Traces({})
-    traces = replace(traces, files={of.where: page for of, page in notebook.pages.items() if not of.what})
-    loose = [one for name, of in rows.items() for one in loose_of(checks[name], of, traces)]
+    loose = [_loose(name, row) for name, of in rows.items() for row in of if isinstance(row, Found)]
     of_engine = [_of_engine("mistake", name, evidence, error=error) for name, error in mistakes.items()]
     of_engine += _not_here(evidence)
     of_engine += joined(_gone(evidence, notebook, compared))
     of_engine += joined(_not_looked_at(evidence, checks))
     loose += [Loose(finding) for finding in of_engine]
     left = same_on_nodes(_without_consequences(loose, dead, checks))
-    if explain is not None and "inventory" in checks:
-        return AuditJudged(explain(left, evidence), notebook, mistakes)
-    findings = grouped(left, Links.of(check.table for check in checks.values()))
-    return AuditJudged(findings, notebook, mistakes)
+    return AuditJudged(by_what_differs(left, evidence, look_again), notebook, mistakes)
 
 
 def rows_of(check: Check, evidence: Evidence) -> tuple[Judged, ...]:
@@ -92,41 +74,19 @@ def rows_of(check: Check, evidence: Evidence) -> tuple[Judged, ...]:
     return tuple(judged(chain(rows_of_table(given), check.judge(given))))
 
 
-def questions_of(rows: Iterable[Judged]) -> list[TraceQuestion]:
-    """Return the questions of these rows' hints."""
-    hints = [row.hint for row in rows if isinstance(row, Found)]
-    return [question for hint in hints if isinstance(hint, Traced) for question in hint.questions]
-
-
-def loose_of(check: Check, rows: Iterable[Judged], traces: Traces) -> list[Loose]:
-    """Return the findings of one check, in its order."""
-    found = [_loose(check.name, row, traces) for row in rows if isinstance(row, Found)]
-    if not check.joins:
-        return found
-    alike: dict[Loose, list[Loose]] = {}
-    for one in found:
-        alike.setdefault(Loose(replace(one.finding, where=""), one.about), []).append(one)
-    return [
-        replace(of[0], finding=finding, account=of[0].account if len({one.account for one in of}) == 1 else "")
-        for of in alike.values()
-        for finding in joined(one.finding for one in of)
-    ]
-
-
-def _loose(check: str, row: Found, traces: Traces) -> Loose:
-    hint = row.hint.hint(traces) if isinstance(row.hint, Traced) else row.hint
+def _loose(check: str, row: Found) -> Loose:
     finding = AuditFinding(
         check,
         row.severity,
         row.where,
         row.found,
         row.expected,
-        hint.text,
+        row.hint.text,
         fold(row.nodes),
         between=fold(row.between),
-        actions=hint.actions,
+        actions=row.hint.actions,
     )
-    return Loose(finding, row.about or hint.about, row.account, frozenset(row.against))
+    return Loose(finding, row.context, row.account, row.names)
 
 
 def _without_consequences(loose: Iterable[Loose], dead: Collection[str], checks: Mapping[str, Check]) -> list[Loose]:
@@ -180,9 +140,7 @@ def why_unread(evidence: Evidence) -> Unread | None:
 
 def _of_engine(row: str, check: str, evidence: Evidence, nodes: Iterable[str] = (), **values: object) -> AuditFinding:
     """Return a row of the engine's own table as a finding of a check."""
-    return _loose(
-        check, worded(ENGINE.rows[row], evidence, nodes, None, {"check": check, **values}), Traces({})
-    ).finding
+    return _loose(check, worded(ENGINE.rows[row], evidence, nodes, None, {"check": check, **values})).finding
 
 
 def _gone(evidence: Evidence, notebook: Notebook, checks: Mapping[str, Check]) -> Iterable[AuditFinding]:

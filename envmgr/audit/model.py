@@ -9,7 +9,6 @@ from types import ModuleType
 from typing import Literal, TypeVar
 
 from envmgr.audit.baseline import Baseline, Compared
-from envmgr.audit.causes import Traced, set_by
 from envmgr.audit.controller import Controller, SlurmView
 from envmgr.audit.hints import Hint, hint_of
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
@@ -35,9 +34,6 @@ from envmgr.system.shelltext import assign, script_text
 _Answer = TypeVar("_Answer")
 Values = Mapping[str, tuple[str, ...]]
 """value -> the nodes that have it."""
-HintFor = Callable[[Sequence[Sequence[str]], bool], Hint | Traced]
-"""Gives the hint for groups of nodes that are not alike; if it is known which of them are right, the first for those and the
-second for these."""
 QUORUM = 3  # like nodes that must have answered before one of them is accused
 
 
@@ -109,20 +105,17 @@ class Evidence:
         shell: AskedShell | None = None,
         severity: Severity | None = None,
         *,
-        hint: str | Steps | Hint | Traced = "",
+        hint: str | Steps | Hint = "",
         between: Iterable[str] = (),
-        against: Iterable[str] = (),
         **values: object,
     ) -> Found:
         """Return a row of the check's table as a finding. `values`, `user`, `prefix` and `nodes` fill in its words.
 
-        `severity` and `hint` replace the row's own. `between` are nodes that differ from each other, `against` those that
-        are right.
+        `severity` and `hint` replace the row's own. `between` are nodes that differ from each other.
         """
         found = worded(self.table.rows[row], self, nodes, shell, values)
         hint = hint_of(hint, found.nodes) if isinstance(hint, (str, Steps)) else hint
-        found = replace(found, severity=severity or found.severity, hint=hint or found.hint)
-        return replace(found, between=between, against=against)
+        return replace(found, severity=severity or found.severity, hint=hint or found.hint, between=between)
 
     def compared(
         self,
@@ -132,7 +125,7 @@ class Evidence:
         *,
         kept: bool = True,
         severity: Severity | None = None,
-        hint: str | Steps | HintFor = "",
+        hint: str | Steps = "",
         say: Callable[[str], str] | None = None,
         told: Callable[[Outlier], str] | None = None,
         expect: Callable[[str, str], str] | None = None,
@@ -202,21 +195,20 @@ class Evidence:
 class Found:
     """One row of a check's findings. The engine adds the check's name, folds the nodes and fills in the hint.
 
-    `where` is a file, an entry or a shell, whose user is `account`. `between` are nodes that differ from each other,
-    where it is unknown which one is right, and `against` like nodes that are right. `about` names the cause, where the check
-    knows it.
+    `where` is a file, an entry or a shell, which `context` and `account` name. `between` are nodes that differ from each other,
+    where it is unknown which one is right. `names` are what a start-up file may have set, or called.
     """
 
     severity: Severity
     where: str
     found: str
     expected: str = ""
-    hint: Hint | Traced = field(default_factory=Hint)
+    hint: Hint = field(default_factory=Hint)
     nodes: Iterable[str] = ()
     between: Iterable[str] = ()
-    about: str = ""
-    account: str = ""
-    against: Iterable[str] = ()
+    context: str = ""
+    account: ShellAccount | Literal[""] = ""
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +240,7 @@ class Drift:
     given: Mapping[str, object]
     kept: bool = True
     severity: Severity | None = None
-    hint: str | Steps | HintFor = ""
+    hint: str | Steps = ""
     say: Callable[[str], str] | None = None
     told: Callable[[Outlier], str] | None = None
     expect: Callable[[str, str], str] | None = None
@@ -296,24 +288,16 @@ class AskedShell:
 def worded(
     row: Words, evidence: Evidence, nodes: Iterable[str], shell: AskedShell | None, values: Mapping[str, object]
 ) -> Found:
-    """Return a finding in the words of a table's row. If it names no place, its place is the shell.
-
-    If it has a cause and there is no shell to trace, its hint is `unplaced`.
-    """
+    """Return a finding in the words of a table's row. If it names no place, its place is the shell."""
     nodes = tuple(nodes)
     user = shell.user if shell is not None else evidence.plan.user
     given = {"user": user, "prefix": evidence.site.prefix, "nodes": fold(nodes), **values}
-    hint: Hint | Traced = hint_in_words(row, given, nodes)
-    if row.cause and shell is not None:
-        hint = set_by(nodes, shell.context, shell.account, row, given)
     place = fill(row.where, given) or (shell.where if shell is not None else "")
-    found, expected, about = fill(row.found, given), fill(row.expected, given), fill(row.about, given)
-    return Found(row.severity, place, found, expected, hint, nodes, about=about, account=user if shell else "")
-
-
-def hint_in_words(row: Words, given: Mapping[str, object], nodes: Iterable[str]) -> Hint:
-    """Return the hint of a row, with its command as what a program can do on the nodes."""
-    return hint_of((row.unplaced if row.cause else row.hint).filled(given), nodes)
+    found, expected, names = fill(row.found, given), fill(row.expected, given), fill(row.cause, given).split()
+    made = Found(
+        row.severity, place, found, expected, hint_of(row.hint.filled(given), nodes), nodes, names=tuple(names)
+    )
+    return made if shell is None else replace(made, context=shell.context.name, account=shell.account)
 
 
 Row = Found | Noted | Drift
@@ -335,14 +319,13 @@ class Check:
     empty) and `$samples`. `judge` yields the other findings; it is pure. `ask_controller` asks this host after nodes
     have answered; `evidence.answer` returns its result, by type. `gpu_probe` is the part of `probe` that looks at GPUs.
     It is asked again in jobs that ask for a GPU, on nodes that hide theirs, and the answers come as
-    `evidence.gpu_jobs`. `submit_probe` is asked in one job that is submitted as users do (`evidence.as_users`). `explained` names nodes on which modules cannot work at all, for a reason that this check
-    reports: checks that want `modules` report nothing about them.
+    `evidence.gpu_jobs`. `submit_probe` is asked in one job that is submitted as users do (`evidence.as_users`). `explained` names nodes on
+    which modules cannot work at all, for a reason that this check reports: checks that want `modules` report nothing about them.
 
     `wants` lists what the check needs. `installs` and `peers` are read into the plan, and `slurm` into the evidence,
     only for a check that wants them. With `published`, it has nothing to look at if nothing is published. With
     `modules`, its findings follow from a missing Lmod or an unreachable prefix. `loads` means that it loads modules in
-    each context, or looks at what was loaded, and so runs after checks of what a shell inherits. `joins` means one
-    finding for all places with the same finding. One that is `named` is done only by its name.
+    each context, or looks at what was loaded, and so runs after checks of what a shell inherits.
     """
 
     judge: Callable[[Evidence], Iterable[Row]] = lambda _: ()
@@ -353,8 +336,6 @@ class Check:
     explained: Callable[[Evidence], frozenset[str]] | None = None
     wants: frozenset[Want] = frozenset()
     loads: bool = False
-    joins: bool = False
-    named: bool = False
     table: CheckTable = NO_TABLE
     text: str = ""
 

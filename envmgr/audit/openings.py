@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from envmgr.audit.fit.install_facts import served
-from envmgr.audit.model import AskedShell
 from envmgr.audit.table import WHERE, Steps, Where
 from envmgr.catalog.site import Site
 from envmgr.modules.nodesetup import opening_command, public_paths
@@ -13,11 +12,6 @@ from envmgr.probe.model import Facts
 from envmgr.system.modes import ask_owner, without_acl
 
 AS_OTHERS = "as restricted as on the others"
-
-
-def of_homes(shell: AskedShell) -> Where:
-    """Return where a command that changes homes is typed: here, or on each node, if homes are the nodes' own."""
-    return "node" if len(shell.by_value("places.home_is")) > 1 else "here"
 
 
 def open_steps(

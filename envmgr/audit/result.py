@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from envmgr.audit.findings import AuditFinding, Caused, every_finding
 from envmgr.audit.fit.matrix import MatrixRow
-from envmgr.audit.grouping import AuditFinding, Caused, every_finding
 from envmgr.audit.plan import Unread
 from envmgr.audit.text import finding_lines
 from envmgr.nodes.sets import expand

@@ -6,8 +6,7 @@
         error: "the signal {value} is ignored by all that is started there"
         expected: signals as they are
         cause: ":trap"
-        hint: {delete: "{place}", because: may be the line, look: "or `trap - INT QUIT TERM` after it"}
-        unplaced: "which start-up file says `trap ''`?"
+        hint: "which start-up file says `trap ''`?"
 
 Facts are listed under the stage that reports them, with the key that the shell text gives to `put`, `own` or `lines`;
 `*` stands for the variable part. A fact with `error`, `warning` or `note` is a finding wherever a node reports it. A
@@ -37,22 +36,19 @@ from envmgr.system.yamlfile import parse_yaml
 Where = Literal["node", "server", "here"]
 WHERE: Mapping[Where, str] = {"node": "on the node: ", "server": "on the server: ", "here": ""}
 """Where a command is typed -> how its hint begins."""
+FIXED = ("umount ", "mount -o remount,", "chmod ", "ldconfig", "envmgr node-setup --apply", "scontrol ")
+"""All commands that a hint gives as data begin so: none of them copies or edits a file."""
 
 
 class Steps(FrozenModel):
     """Steps that fix a finding, as data; a text without more is `look`. In a table they are templates.
 
-    `run` is a command for a shell of root `at` the node, the file server of the prefix, or here, where envmgr runs, and `then` one
-    of envmgr that comes after it. `delete` is the line (FILE:LINE) to take away, `because` what it does there, and `away` how. `look`
-    is for people.
+    `run` is a command for a shell of root `at` the node, the file server of the prefix, or here, where envmgr runs. Only one that
+    begins as FIXED is also data: other commands, and `look`, are for people.
     """
 
     run: str = ""
     at: Where = "node"
-    then: str = ""
-    delete: str = ""
-    because: str = ""
-    away: str = "take that line away"
     look: str = ""
 
     @model_validator(mode="before")
@@ -66,12 +62,9 @@ class Steps(FrozenModel):
     @property
     def text(self) -> str:
         """Return how people read it."""
-        if self.run:
-            first = f"{WHERE[self.at]}`{self.run}`" + (f", then `{self.then}`" if self.then else "")
-        elif self.delete:
-            first = f"{self.delete} {self.because}: {self.away}"
-        else:
+        if not self.run:
             return self.look
+        first = f"{WHERE[self.at]}`{self.run}`"
         return f"{first}{', ' if self.look.startswith(_GOES_ON) else '; '}{self.look}" if self.look else first
 
     def filled(self, values: Mapping[str, object]) -> Steps:
@@ -86,9 +79,8 @@ class Words(FrozenModel):
     """The words of one finding, as templates: `{value}` and what else its caller fills in.
 
     One of `error`, `warning` and `note` has the finding's text. `where` is its place; in a shell the default is that
-    shell. `cause` names variables, or other things that a trace finds, that a start-up file sets: `hint` is then about
-    `{place}`, that line, and may have the `{cause}` that it sets; `unplaced` is the hint if no trace shows one. `about`
-    names the cause: findings about one thing are one.
+    shell. `cause` names variables, or commands as `:umask`, that a start-up file sets or calls: where a trace shows the line, the
+    finding names that, and its `hint` stands only where none does.
 
     `drift`, instead, is the severity of values that differ between nodes. `say` puts a value into words, `empty` is for
     an empty one, and `what` names what is compared at `where`. `expected` replaces the right value in words.
@@ -100,9 +92,7 @@ class Words(FrozenModel):
     where: str = ""
     expected: str = ""
     hint: Steps = Steps()
-    unplaced: Steps = Steps()
     cause: str = ""
-    about: str = ""
     drift: Severity | None = None
     say: str = "{value}"
     empty: str = ""
@@ -153,10 +143,7 @@ class CheckTable(FrozenModel):
     `shares` names tables of `audit/shell/` whose facts and rows it has, too; `CHECK` in their keys is the check's own
     part.
     A `sampled` check draws what it looks at: a baseline may have other things. `words` are what its `judge` says for
-    names of the shell text, `fixes` the hints of what it decides. `causes` are the checks whose findings can follow from one of this check: they are reported
-    with it where they name no step of their own, and a path, variable, library or module that it names. `explains` maps
-    what is found in `WHERE: FOUND` to the checks whose findings on the same nodes, and in the same account's shells,
-    follow from that whatever they name.
+    names of the shell text, `fixes` the hints of what it decides.
     """
 
     part: str = ""
@@ -169,8 +156,6 @@ class CheckTable(FrozenModel):
     sampled: bool = False
     words: Mapping[str, str] = Field(default_factory=dict)
     fixes: Mapping[str, Steps] = Field(default_factory=dict)
-    causes: tuple[str, ...] = ()
-    explains: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     rows: Mapping[str, Words] = Field(default_factory=dict)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from envmgr.audit.grouping import Caused, joined_places
+from envmgr.audit.findings import Caused, joined_places
 from envmgr.report import Finding, Lines, Table
 
 _SHELLS = 3  # of one account, which follow from one cause

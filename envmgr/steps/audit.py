@@ -7,17 +7,15 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from envmgr.audit.ask.gather import gather
 from envmgr.audit.baseline import baseline_text, read_baseline
 from envmgr.audit.checks import all_checks, get_check
+from envmgr.audit.findings import Caused
 from envmgr.audit.fit.matrix import BY, matrix, observed
 from envmgr.audit.fit.staged import BY as STAGED_BY
 from envmgr.audit.fit.staged import staged_nodes
-from envmgr.audit.grouping import Caused
-from envmgr.audit.join.stage import by_what_differs
 from envmgr.audit.judge import AuditJudged, how_asked, judge, why_unread
 from envmgr.audit.model import Check, Evidence, standing_alone
 from envmgr.audit.plan import AuditRequest
@@ -56,7 +54,7 @@ def audit_nodes(ctx: Context, request: AuditRequest) -> AuditResult:
     evidence = gathered.evidence
     if evidence.plan.alone:
         chosen = standing_alone(chosen)  # the others were not asked
-    judged = judge(evidence, chosen, gathered.trace, partial(by_what_differs, look_again=gathered.look_again))
+    judged = judge(evidence, chosen, gathered.look_again)
     findings = judged.findings
     if not request.dry_run and evidence.plan.link == "current":
         left = max(2.0, site.transport.deadline - (time.monotonic() - began))

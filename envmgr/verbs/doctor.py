@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import ClassVar
 
 from envmgr.audit.ask.submit_hosts import this_host
-from envmgr.audit.grouping import Caused
+from envmgr.audit.findings import Caused
 from envmgr.audit.plan import AuditRequest
 from envmgr.audit.text import finding_lines
 from envmgr.errors import EnvmgrError

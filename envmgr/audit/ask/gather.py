@@ -20,7 +20,6 @@ from envmgr.audit.ask.gpu_jobs import ask_gpu_jobs
 from envmgr.audit.ask.peer_addresses import peers_here
 from envmgr.audit.ask.submit_hosts import NOBODY, SubmitHosts, both, submit_hosts, this_host
 from envmgr.audit.baseline import Baseline
-from envmgr.audit.causes import Trace, TraceQuestion, Traces, nodes_to_trace, read_traces, trace_part
 from envmgr.audit.controller import Controller
 from envmgr.audit.fit.matrix import groups_by_kind
 from envmgr.audit.model import Check, Evidence, Want, audit_parts, standing_alone
@@ -44,10 +43,9 @@ from envmgr.system.usernames import own_name
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """The evidence, and a function that asks which lines of start-up files caused the findings."""
+    """The evidence, and a function that looks again at nodes that differ."""
 
     evidence: Evidence
-    trace: Trace
     look_again: LookAgain
 
 
@@ -117,7 +115,7 @@ def gather(
         if again is not None and again.record.number != published.record.number:
             evidence = gathering.evidence(plan, again, controller)
     evidence = gathering.shown(evidence)
-    return Gathered(evidence, partial(gathering.trace, evidence), partial(gathering.look_again, evidence))
+    return Gathered(evidence, partial(gathering.look_again, evidence))
 
 
 def _stands_alone(controller: Facts, site: Site) -> bool:
@@ -247,25 +245,6 @@ class _Gathering:
             if check.gpu_probe is not None
         ]
         return replace(evidence, gpu_jobs=ask_gpu_jobs(evidence, telling, self.asker)) if telling else evidence
-
-    def trace(self, evidence: Evidence, questions: Sequence[TraceQuestion]) -> Traces:
-        """Ask which start-up files caused the findings in shells. Nodes with a hanging mount are not asked."""
-        hosts = evidence.here.sound.nodes if evidence.here else ()
-        sound = where_nothing_hangs(self.nodes, evidence.fleet) if "ssh" in self.ways else frozenset[str]()
-        asked = [question for question in questions if question.node in sound or question.node in hosts]
-        if "slurm" in self.ways and self.hosts.here in hosts:  # jobs inherit from the shell here that sends them
-            inheriting = [question for question in questions if question.context.export == "ALL"]
-            asked = [*(replace(question, node=self.hosts.here) for question in inheriting), *asked]
-        if not asked or self.asker.left < GATE_SECONDS:
-            return Traces({})
-        users: Mapping[ShellAccount, str] = {"root": "root", "user": evidence.plan.user}
-        script = join_probes([trace_part(asked, users)], replace(evidence.plan, contexts=()), stages=("prefix",))
-        traced = nodes_to_trace(asked)
-        with ThreadPoolExecutor(1) as pool:
-            beside = pool.submit(self.hosts.ask, script, self.asker, [node for node in traced if node in hosts])
-            nodes = [node for node in traced if node not in hosts]
-            fleet = self.asker.ssh(nodes, script, None, label="tracing shells that differ") if nodes else NOBODY
-            return replace(read_traces(both(fleet, beside.result() or NOBODY)), senders=(self.hosts.here,))
 
     def look_again(self, evidence: Evidence, wanted: Wanted) -> Seen:
         """Look again at nodes that differ. Nodes with a hanging mount are not asked."""

@@ -31,5 +31,4 @@ def get_check(name: str) -> Check:
 
 def all_checks() -> dict[str, Check]:
     """Return the checks of an audit that names none."""
-    found = {name.replace("_", "-"): get_check(name) for name in check_names()}
-    return {name: check for name, check in found.items() if not check.named}
+    return {name.replace("_", "-"): get_check(name) for name in check_names()}

@@ -6,17 +6,16 @@ generation's record. No file may be older than the cache's time stamp, because L
 there that was not published, because Lmod prefers a compiled one.
 
 In the ordinary user's login shell, Lmod must name this cache through the generation's lmodrc.lua, which the check
-`rc-files` looks at. Lmod must not ignore caches, and must load by this one (LMOD_CACHED_LOADS). Other caches that Lmod
-names are compared between nodes, because an old cache hides new modules. The check reports each one that is missing,
+`inventory` compares. Lmod must not ignore caches, and must load by this one (LMOD_CACHED_LOADS). Of other caches that Lmod
+names the check reports each one that is missing,
 cannot be read, or is older than its time stamp or than a folder of modules in MODULEPATH.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
 
-from envmgr.audit.look import Look, Said, alike, looked_at, say
+from envmgr.audit.look import Look, Said, looked_at, say
 from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import shared
@@ -35,15 +34,10 @@ def probe(plan: AuditPlan) -> ProbeTexts:
 
 
 def judge(evidence: Evidence) -> Rows:
-    ours = f"{evidence.site.prefix}/generations/"
-    others = [each for each in sorted(evidence.shells.by_line("cache.folders")) if not each.startswith(ours)]
-    return looked_at(partial(_cache, others), evidence.shells, evidence)
+    return looked_at(_cache, evidence.shells, evidence)
 
 
-def _cache(others: Sequence[str], look: Look) -> Iterator[Said]:
-    for folder in others if look.has("cache.loads") else ():
-        used = folder if folder in look.lines("cache.folders") else ""
-        yield alike("others", used, folder=folder, expect=_expected)
+def _cache(look: Look) -> Iterator[Said]:
     for folder, said in look.named("cache.state.").items():
         word, _, path = said.partition(" ")
         row = f"state_{word}" if word in _STATES else "state_unknown"
@@ -92,10 +86,6 @@ def _used(look: Look) -> Iterator[Said]:
         yield say("ignored", value=ignored)
     elif look.has("cache.ignored") and look.has("cache.loads") and loads != "yes":  # else Lmod says no to both
         yield say("not_loaded_by", value=loads or "not set")
-
-
-def _expected(right: str, _: str) -> str:
-    return "that one too" if right else "not that one"
 
 
 CHECK = Check(judge=judge, probe=probe, wants=frozenset({"modules"}))

@@ -5,8 +5,7 @@ Jobs are submitted with the submitting shell's environment and with --export=NON
 
 Each context must have Lmod's `module` command, which must load an entry there. A `#!/bin/sh` job has it after it
 sources Lmod's init/sh. MODULEPATH must have exactly one generation of the prefix: the published one. A job that
-inherited an older generation that is still kept runs with what it was submitted with, which is a note. Other parts of
-MODULEPATH are compared between nodes, and between each context and login bash on the same node. Empty parts,
+inherited an older generation that is still kept runs with what it was submitted with, which is a note. Empty parts,
 repetitions and trailing slashes do not count.
 
 Also reported:
@@ -24,21 +23,17 @@ Also reported:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from envmgr.audit.causes import Traced, TraceQuestion, Traces, part_of
-from envmgr.audit.compare.between_nodes import as_on, compare
-from envmgr.audit.hints import Hint, hint_of
 from envmgr.audit.model import AskedShell, Check, Evidence, ProbeTexts, Row, Rows
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.shell.modulepath import beside_generation, generations_in_path, module_commands, path_in_other_shells
+from envmgr.audit.shell.modulepath import generations_in_path, module_commands
 from envmgr.audit.shell.shared_shell import shared
 from envmgr.audit.table import Steps, fields_of, short
 from envmgr.modules.node_paths import SLURM_LINE
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, ShellContext
 from envmgr.probe.shell import NO_USER, NO_USER_HINT
-from envmgr.report import Severity
 from envmgr.system.shelltext import assign, script_text
 
 _LINKER = re.compile(r"error loading module|undefined symbol|symbol lookup|cannot open shared object")
@@ -57,7 +52,6 @@ def judge(evidence: Evidence) -> Rows:
         yield from _of_shell(shell, no_terminal, evidence)
     if evidence.alone:
         yield from module_commands(evidence)
-    yield from path_in_other_shells(evidence)
     yield from _prints(evidence)
     yield from _terminals(evidence)
     if "ssh" in evidence.ways and "root" not in evidence.plan.accounts and not evidence.plan.request.here:
@@ -68,7 +62,6 @@ def judge(evidence: Evidence) -> Rows:
 
 def _of_shell(shell: AskedShell, no_terminal: frozenset[str], evidence: Evidence) -> Rows:
     yield from _ended(shell, no_terminal, evidence)
-    yield from _not_there(shell, evidence)
     silent = shell.only(lambda facts: not {f"{shell.key}end", f"{shell.key}modulepath"} & facts.keys())
     if silent.fleet.nodes:
         yield evidence.say("silent", silent.fleet.nodes, shell)
@@ -78,7 +71,6 @@ def _of_shell(shell: AskedShell, no_terminal: frozenset[str], evidence: Evidence
         yield from _module_command(probed, evidence)
         yield from _told(probed, evidence)
         yield from _generations(probed, evidence)
-    yield from beside_generation(probed, evidence)
 
 
 # The answer of the shell text, without a number at its end -> the row.
@@ -98,7 +90,7 @@ def _ended(shell: AskedShell, no_terminal: frozenset[str], evidence: Evidence) -
         if end != "absent" and (nodes := tuple(node for node in ended if node not in follows)):
             no_user = end.startswith(NO_USER)
             fix = NO_USER_HINT if no_user else _try(shell.context, evidence.table.words)
-            yield evidence.say("ended", nodes, shell, end=end, traced="" if no_user else ":end", fix=fix)
+            yield evidence.say("ended", nodes, shell, end=end, traced="" if no_user else ":exec :exit :return", fix=fix)
 
 
 def _try(context: ShellContext, commands: Mapping[str, str]) -> str:
@@ -108,52 +100,13 @@ def _try(context: ShellContext, commands: Mapping[str, str]) -> str:
     return f"try `{commands[context.shell]}` as that user on the node"
 
 
-def _not_there(shell: AskedShell, evidence: Evidence) -> Rows:
-    """Yield a shell that a node lacks and similar nodes have: scripts for that shell do not start there.
-
-    A shell that no node has is not required.
-    """
-    program = shell.context.shell
-    if program == "zsh" and "zsh" not in evidence.plan.shells:
-        return  # not started where no account of the node has it
-    there = shell.fleet.by(lambda facts: "no" if facts.get(f"{shell.key}end") == "absent" else "yes")
-    for of in compare(there, evidence).outliers:
-        if of.value == "no":
-            package = "tcsh" if program == "csh" else program
-            others = as_on(of.others)
-            yield evidence.say(
-                "not_there", of.nodes, shell, program=program, package=package, as_on=others, against=of.others
-            )
-
-
-_GONE = "start a new login shell; what it inherited is gone"
-
-
-def _mend(
-    nodes: tuple[str, ...], shell: AskedShell, name: str, after: str = "", *, again: Steps | None = None
-) -> Traced:
-    """Return the hint that fixes a shell: delete the line that undoes node-setup there, or else `again`: run it."""
-    context, account = shell.context, shell.account
-    if again is None:
-        command = f"envmgr node-setup --apply --nodes {fold(nodes)}"
-        again = Steps(run=command, at="here", look=after)
-        if context.export == "NONE" or (context.step and context.shell == "bash"):  # by TaskProlog, or not at all
-            again = Steps(look=f"`{SLURM_LINE}` in slurm.conf of the node, then `scontrol reconfigure`; `{command}`")
-
-    def hint(traces: Traces) -> Hint:
-        if place := traces.culprit(nodes, context, account, name):
-            does = "unsets" if place.text.startswith("un") else "sets"
-            line = Steps(delete=place.seen_from(nodes), because=f"{does} {name} after envmgr does")
-            return hint_of(line, nodes, place)
-        place, is_left = traces.before_ours(nodes, context, account)
-        early = "before node-setup's is read, which is there"
-        if place is not None:
-            line = Steps(delete=str(place), because=f"ends a start-up file {early}", look="or move it below")
-            return hint_of(line, nodes, place)
-        left = f"a start-up file ends, or fails, {early}: take that line away, or move it below"
-        return hint_of(left if is_left else again, nodes)
-
-    return Traced((TraceQuestion(nodes[0], context, account, ("LMOD_RC", "MODULEPATH", "module", ":left")),), hint)
+def _again(nodes: tuple[str, ...], shell: AskedShell, after: str = "") -> Steps:
+    """Return how a shell gets node-setup's files again."""
+    command = f"envmgr node-setup --apply --nodes {fold(nodes)}"
+    context = shell.context
+    if context.export == "NONE" or (context.step and context.shell == "bash"):  # by TaskProlog, or not at all
+        return Steps(look=f"`{SLURM_LINE}` in slurm.conf of the node, then `scontrol reconfigure`; `{command}`")
+    return Steps(run=command, at="here", look=after)
 
 
 def _module_command(shell: AskedShell, evidence: Evidence) -> Rows:
@@ -164,8 +117,7 @@ def _module_command(shell: AskedShell, evidence: Evidence) -> Rows:
         if mode:
             yield evidence.say("no_module_posix", nodes, shell)
         else:
-            hint = _mend(nodes, shell, "module", "is Lmod installed there?")
-            yield evidence.say("no_module", nodes, shell, hint=hint)
+            yield evidence.say("no_module", nodes, shell, hint=_again(nodes, shell, "is Lmod installed there?"))
     for value, nodes in shell.by_value("module_alias").items():
         yield evidence.say("alias", nodes, shell, value=value)
     others = shell.only(lambda facts: facts.get(f"{shell.key}module") == "another program's")
@@ -175,8 +127,7 @@ def _module_command(shell: AskedShell, evidence: Evidence) -> Rows:
         if file.startswith("/") and not re.search(r"/lmod/|/modules/", file, re.IGNORECASE) and known.isdisjoint(nodes):
             yield evidence.say("another_function", nodes, shell, file=file, line=line)
         else:
-            traced = f":read-{file}" if re.fullmatch(r"/[\w./-]+", file) else ""
-            yield evidence.say("another_module", nodes, shell, traced=traced)
+            yield evidence.say("another_module", nodes, shell)
     if evidence.published is None:
         return
     usable = shell.only(
@@ -184,7 +135,7 @@ def _module_command(shell: AskedShell, evidence: Evidence) -> Rows:
     )
     yield from _not_loaded(usable, evidence)
     for named, wrong in usable.fleet.by(lambda facts: _other_rc(facts, shell, evidence)).items():
-        yield evidence.say("other_rc", wrong, shell, hint=_mend(wrong, shell, "LMOD_RC"), named=named)
+        yield evidence.say("other_rc", wrong, shell, hint=_again(wrong, shell), named=named)
     if long := usable.by_value("avail_extensions").get("yes"):
         yield evidence.say("lists_extensions", long, shell)
 
@@ -237,7 +188,7 @@ def _generations(shell: AskedShell, evidence: Evidence) -> Rows:
         if numbers == [f"{wanted:04d}"]:
             continue
         shown = " and ".join(str(int(number)) if number.isdecimal() else number for number in numbers)
-        fix = _mend(nodes, shell, "MODULEPATH")
+        fix = _again(nodes, shell)
         if not numbers:
             yield _no_generation(nodes, group.facts, shell, fix, evidence)
         elif len(numbers) > 1:
@@ -245,8 +196,7 @@ def _generations(shell: AskedShell, evidence: Evidence) -> Rows:
         elif numbers == ["current"]:
             yield evidence.say("link", nodes, shell, hint=fix, wanted=wanted)
         elif int(numbers[0]) not in evidence.published.kept:
-            gone = _mend(nodes, shell, "MODULEPATH", again=Steps(look=_GONE))
-            yield evidence.say("not_kept", nodes, shell, hint=gone, shown=shown, wanted=wanted)
+            yield evidence.say("not_kept", nodes, shell, shown=shown, wanted=wanted)
         elif shell.context.export == "ALL":
             yield evidence.say("inherited", nodes, shell, shown=shown, wanted=wanted)
         elif group.facts.get("current", f"generations/{wanted:04d}") == f"generations/{wanted:04d}":
@@ -254,7 +204,7 @@ def _generations(shell: AskedShell, evidence: Evidence) -> Rows:
             yield evidence.say("another_generation", nodes, shell, hint=fix, shown=shown, wanted=wanted)
 
 
-def _no_generation(nodes: tuple[str, ...], facts: Facts, shell: AskedShell, fix: Traced, evidence: Evidence) -> Row:
+def _no_generation(nodes: tuple[str, ...], facts: Facts, shell: AskedShell, fix: Steps, evidence: Evidence) -> Row:
     wanted = evidence.published.record.number if evidence.published is not None else 0
     modulepath = short(facts[f"{shell.key}modulepath"]) or "it is empty"
     if f"{shell.key}posix" in facts:
@@ -266,36 +216,11 @@ def _no_generation(nodes: tuple[str, ...], facts: Facts, shell: AskedShell, fix:
 
 
 def _prints(evidence: Evidence) -> Rows:
-    """Yield the text that start-up files print.
-
-    The line found in one shell stands for all shells that print the same.
-    """
-    printing: dict[str, list[tuple[tuple[str, ...], AskedShell]]] = {}
+    """Yield the text that start-up files print."""
     for shell in evidence.each_shell():
+        at_login = shell.context.shell in ("bash-login", "bash-interactive", "zsh")
         for text, nodes in shell.by_value("noise").items():
-            printing.setdefault(text, []).append((nodes, shell))
-    for text, alike in printing.items():
-        for nodes, shell in alike:
-            at_login = shell.context.shell in ("bash-login", "bash-interactive", "zsh")
-            severity: Severity = "note" if at_login else "warning"
-            yield evidence.say("prints", nodes, shell, severity, hint=_printing(alike, text), text=text)
+            yield evidence.say("prints", nodes, shell, "note" if at_login else "warning", text=text)
 
 
-def _printing(shells: Sequence[tuple[tuple[str, ...], AskedShell]], text: str) -> Traced:
-    """Return the hint for shells that print the same text: the line that one of them shows, by the longest word of it."""
-    word = max((word for word in re.findall(r"[\w.,:-]+", text) if word != "NODE"), key=len, default="")
-    names = (part_of(":echo", word), part_of(":printf", word), ":cat")
-
-    def hint(traces: Traces) -> Hint:
-        for nodes, of in shells:
-            for name in names:
-                if place := traces.foreign(nodes, of.context, of.account, name):
-                    line = Steps(delete=str(place), because="may be the line", look="or print only where `[ -t 1 ]`")
-                    return hint_of(line, nodes, place)
-        where_to = "in /etc/bash.bashrc, /etc/bashrc, /etc/profile.d and the user's own files"
-        return hint_of(f"print only where `[ -t 1 ]`: {where_to}", ())
-
-    return Traced(tuple(TraceQuestion(nodes[0], of.context, of.account, names) for nodes, of in shells), hint)
-
-
-CHECK = Check(judge=judge, probe=probe, wants=frozenset({"modules"}), loads=True, joins=True)
+CHECK = Check(judge=judge, probe=probe, wants=frozenset({"modules"}), loads=True)

@@ -24,18 +24,14 @@ The facts are kept in `var/audit/nodes.json` under the prefix, where `envmgr bui
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from functools import partial
 
 from envmgr.audit.ask.gpu_jobs import gpu_answers
-from envmgr.audit.fit.install_facts import outside_libraries
-from envmgr.audit.fit.matrix import hiding, is_hidden, kinds_of, observed, required
+from envmgr.audit.fit.matrix import hiding, is_hidden, observed, required
 from envmgr.audit.look import Said, SaidOf, folded, say
-from envmgr.audit.model import Check, Evidence, Outlier, ProbeTexts, Rows, Values
+from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.table import hint_by, short
+from envmgr.audit.table import hint_by
 from envmgr.backends import all_backends
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, Verdict, judge_gpu, level_flags, unfit, without_gpu
 from envmgr.catalog.gpus import FLOORS, covers, same_effect, toolkit_driver
@@ -43,8 +39,6 @@ from envmgr.catalog.settings import quoted, site_line
 from envmgr.catalog.site_file import CPU_ORDER
 from envmgr.nodes.access import gpu_request
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import Fleet, Group
-from envmgr.report import Severity
 from envmgr.system.files import shipped
 from envmgr.system.shelltext import assign, script_text
 
@@ -68,7 +62,6 @@ def judge(evidence: Evidence) -> Rows:
     yield from _uncovered(evidence)
     for entry, needs in required(evidence):
         yield from folded(_entry(entry, needs, told, places, evidence), evidence)
-    yield from _drift(evidence)
 
 
 def _node(facts: NodeFacts, evidence: Evidence) -> Iterator[Said]:
@@ -169,66 +162,4 @@ def _hint(reason: str, evidence: Evidence) -> str:
     return hint_by(evidence.table.words, reason, driver=driver, cuda=cuda)
 
 
-def _drift(evidence: Evidence) -> Rows:
-    """Yield the differences between nodes, inside each group of the site."""
-    told = observed(evidence)
-    alike = replace(evidence, groups={}, kinds={}, login=frozenset())  # nodes of one group are alike
-    for name, listed in (evidence.groups or kinds_of(evidence)).items():
-        members = frozenset(listed)
-        groups = tuple(
-            Group(_comparable(facts), kept)
-            for facts, nodes in told.items()
-            if (kept := tuple(n for n in nodes if n in members))
-        )
-        fleet = Fleet(groups, {}, {}, ())
-        of_group = f"group {name}" if evidence.groups else name
-        systems = fleet.by_value("operating_system")
-        others = _other_libraries(systems, evidence)
-        majors = {system.partition(".")[0] for system in systems}
-        severity: Severity = "error" if others else "warning" if len(majors) > 1 else "note"
-        words = partial(_system_of, others)
-        yield alike.compared("operating_system", systems, severity=severity, group=of_group, told=words)
-        for row in _COMPARED:  # of another system the C library is another one
-            same = fleet.where("operating_system", next(iter(systems), "")) if row == "glibc" else fleet
-            yield alike.compared(row, same.by_value(row), group=of_group)
-
-
-def _system_of(others: str, of: Outlier) -> str:
-    return f"operating system {of.value or 'unknown'}{others}"
-
-
-def _other_libraries(systems: Values, evidence: Evidence) -> str:
-    """Return in words which entries get other versions of libraries on nodes with another operating system."""
-    found: dict[tuple[str, str], set[str]] = {}
-    for nodes in systems.values():
-        for group in evidence.fleet.groups:
-            for entry in evidence.plan.without_own_path if set(group.nodes) & set(nodes) else ():
-                for library, (_, version, _) in outside_libraries(entry, group.facts).items():
-                    found.setdefault((entry, library), set()).add(version)
-    differ = sorted(pair for pair, versions in found.items() if len(versions) > 1)
-    libraries = ", ".join(dict.fromkeys(library for _, library in differ))
-    return (
-        f"; another {short(libraries)} for {', '.join(dict.fromkeys(entry for entry, _ in differ))}" if differ else ""
-    )
-
-
-_COMPARED = ("driver", "gpus", "glibc", "cpu_level")
-
-
-def _comparable(facts: NodeFacts) -> dict[str, str]:
-    """Return the facts to compare, without GPUs where none are known.
-
-    A driver that is missing or does not work is a finding of its own.
-    """
-    compared = {
-        "driver": facts.driver,
-        "glibc": facts.glibc,
-        "cpu_level": facts.cpu_level or facts.arch,
-        "operating_system": f"{facts.os_id} {facts.os_version}".strip(),
-    }
-    count = Counter(gpu.name for gpu in facts.gpus if gpu.driver != "")
-    gpus = ", ".join(f"{number} x {name}" for name, number in sorted(count.items()))
-    return compared | ({"gpus": gpus} if gpus else {})
-
-
-CHECK = Check(judge=judge, joins=True, probe=probe, gpu_probe=gpu_probe)
+CHECK = Check(judge=judge, probe=probe, gpu_probe=gpu_probe)

@@ -1,7 +1,6 @@
 # shellcheck shell=sh
 # $1: sample or full; $2: seconds it may take; $3: lines of an entry's missing libraries that are printed; then ENTRY ROOT pairs.
-# Libraries that the loader takes from outside of the store are lines `NAME PATH REAL VERSION SHA256` of an entry; apart from the driver's, and
-# from those for a kind of processor, which differ. It looks at the clock itself: the probe cannot end all of its processes without
+# It looks at the clock itself: the probe cannot end all of its processes without
 # ending itself. The loader that ldd(1) names for /bin/sh is asked as ldd asks it, in one process a file in place of six.
 
 spread() {
@@ -19,33 +18,24 @@ how=$1
 loader=$(ldd /bin/sh | sed -n 's/^[[:space:]]*\(\/[^[:space:]]*\) (.*/\1/p')
 end=$(($(date +%s) + $2))
 most=$3
-outside=
 shift 3
 while [ -n "$loader" ] && [ $# -gt 0 ] && [ "$(date +%s)" -lt "$end" ]; do
   if cd "$2" 2>/dev/null; then
     # shellcheck disable=SC2016 # the inner shell's
-    found=$(choose | tr '\n' '\0' | xargs -0 -r -n 50 /bin/sh -c '
+    missing=$(choose | tr '\n' '\0' | xargs -0 -r -n 50 /bin/sh -c '
       [ "$(date +%s)" -lt "$0" ] || exit 255
       loader=$1
       shift
       for file; do
         echo "$file:"
         LD_TRACE_LOADED_OBJECTS=1 "$loader" "$file"
-      done' "$end" "$loader" 2>&1 | awk -v entry="$1" -v store="${2%/*/*}/" '
+      done' "$end" "$loader" 2>&1 | awk '
       /^[^[:space:]].*:$/ { file = substr($0, 1, length($0) - 1); sub(/^\.\//, "", file); next }
       / => not found/ { print $1, file }
-      $2 == "=>" && $3 ~ /^\// && index($3, store) != 1 && $3 !~ /\/glibc-hwcaps\// &&
-        $1 !~ /^lib(cuda|nvcuvid|nvoptix|nvidia-)/ { print "=>", entry, $1, $3 }
       match($0, /version .[A-Za-z0-9_.]+. not found/) {
         version = substr($0, RSTART + 9, RLENGTH - 20)
         print version, file
       }' | LC_ALL=C sort -u)
-    missing=$(printf '%s\n' "$found" | grep -v '^=> ')
-    outside="$outside
-$(printf '%s\n' "$found" | sed -n 's/^=> //p' | while read -r entry name path; do
-  # A program of the entry has loaded the entry's own before.
-  [ -e "lib/$name" ] || [ -e "lib64/$name" ] || printf '%s %s %s\n' "$entry" "$name" "$path"
-done)"
     within=
     others=$(printf '%s\n' "$missing" | cut -d' ' -f1 | uniq | grep -v -E '^(lib(cuda|nvcuvid|nvidia-)|$)')
     if [ -n "$others" ]; then # one walk for all of them, and none for what only the driver has
@@ -58,17 +48,3 @@ done)"
   shift 2
 done
 [ "$(date +%s)" -lt "$end" ] || echo "@libraries.end=no end"
-paths=$(printf '%s\n' "$outside" | sed -n 's/.* //p' | LC_ALL=C sort -u)
-{
-  for path in $paths; do
-    case ${path##*/} in libstdc++.so*) mark=GLIBCXX_ ;; libgcc_s.so*) mark=GCC_ ;; libc.so* | libm.so*) mark=GLIBC_ ;; *) mark= ;; esac
-    version=
-    [ -z "$mark" ] || version=$(LC_ALL=C grep -a -o -s -E "${mark}[0-9]+[0-9.]*" "$path" | sort -u -V | tail -n 1)
-    printf 'is %s %s %s\n' "$path" "$(readlink -f "$path")" "${version:--}"
-  done
-  [ -z "$paths" ] || printf '%s\n' "$paths" | tr '\n' '\0' | xargs -0 -r sha256sum 2>/dev/null
-  printf '%s\n' "$outside" | sed 's/^/=> /'
-} | awk '
-  $1 == "is" { is[$2] = $3 " " $4; next }
-  $1 == "=>" { if (sum[$4] != "") print "@libraries.from." $2 "|" $3, $4, is[$4], substr(sum[$4], 1, 12); next }
-  { sum[$2] = $1 }'

@@ -12,22 +12,16 @@ driver (`libcuda.so.1` and its relatives) are not missing on a node without driv
 elsewhere in its own tree is not missing either, because a program of the entry loads that one first. A library that
 other nodes have is an error; a library that no node has is a warning.
 
-The check also asks which files the loader gives to an entry from outside of the store, such as libc and libstdc++, and
-compares them between nodes with the same operating system. Another version is an error, and another build of the same
-version is a note. What comes from folders of /etc/ld.so.conf.d is a finding of the check `linker`, and a node with
-another operating system one of `fitness`.
+Which libraries of the system programs get is compared by the check `inventory`.
 """
 
 from __future__ import annotations
 
-from functools import partial
-
-from envmgr.audit.compare.between_nodes import as_on, by_name, compare
-from envmgr.audit.fit.install_facts import folder_of, missing_libraries, outside_libraries
+from envmgr.audit.fit.install_facts import missing_libraries
 from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import Facts, Fleet
+from envmgr.probe.model import Fleet
 from envmgr.system.shelltext import assign, script_text, words
 
 _LINES = 40  # so many missing libraries of an entry at most
@@ -58,7 +52,6 @@ def judge(evidence: Evidence) -> Rows:
     for entry in evidence.plan.samples:
         looked = fleet.only(lambda facts, key=f"libraries.looked.{entry}": key in facts)  # type: ignore[misc]
         yield from _missing(entry, looked, evidence)
-    yield from _outside(fleet, evidence)
 
 
 def _missing(entry: str, fleet: Fleet, evidence: Evidence) -> Rows:
@@ -79,43 +72,7 @@ def _missing(entry: str, fleet: Fleet, evidence: Evidence) -> Rows:
             first=first,
             file=files.split(" ", 1)[0],
             others=fold(others),
-            against=others,
         )
-
-
-def _outside(fleet: Fleet, evidence: Evidence) -> Rows:
-    """Yield libraries of the system that are others on one node: all those of the same nodes together."""
-    together: dict[tuple[str, tuple[str, ...], tuple[str, ...]], dict[tuple[str, ...], list[str]]] = {}
-    for system in fleet.by_value("fitness.os", default=""):
-        of_system = fleet.only(lambda facts, system=system: facts.get("fitness.os", "") == system)  # type: ignore[misc]
-        for entry in evidence.plan.without_own_path:
-            for library, values in by_name(of_system, partial(_outside_of, entry)).items():
-                for of in compare({value: nodes for value, nodes in values.items() if value}, evidence).outliers:
-                    (path, version, _), (usual, right, _) = of.value.split("|"), of.right.split("|")
-                    if folder_of(path) == folder_of(usual) or path.startswith(
-                        ("/lib", "/usr/lib")
-                    ):  # else see `linker`
-                        row = "other_build" if version == right else "other_version"
-                        found = together.setdefault((row, of.nodes, of.others), {})
-                        found.setdefault((library, path, version, right), []).append(entry)
-    for (row, nodes, others), found in together.items():
-        (library, path, version, right), *more = sorted(found)
-        yield evidence.say(
-            row,
-            nodes,
-            entries=", ".join(sorted({entry for of in found.values() for entry in of})),
-            library=library,
-            path=path,
-            version=version,
-            right=right,
-            more=f"; also another {', '.join(name for name, *_ in more)}" if more else "",
-            others=as_on(others),
-            against=others,
-        )
-
-
-def _outside_of(entry: str, facts: Facts) -> dict[str, str]:
-    return {library: "|".join(of) for library, of in outside_libraries(entry, facts).items()}
 
 
 CHECK = Check(judge=judge, probe=probe, wants=frozenset({"published"}))

@@ -36,9 +36,7 @@ def _other_content(folder: str, values: Values, evidence: Evidence) -> Rows:
     compared = chosen(key, values, evidence)
     for of in compared.outliers:
         if found := changed(of.value, of.right):
-            yield evidence.say(
-                "other_content", of.nodes, folder=folder, found=found, as_on=as_on(of.others), against=of.others
-            )
+            yield evidence.say("other_content", of.nodes, folder=folder, found=found, as_on=as_on(of.others))
     if compared.differ:
         first, second, *_ = compared.differ
         if found := changed(first, second):

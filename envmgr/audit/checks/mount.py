@@ -4,12 +4,12 @@ Locks must be shared by all hosts that write there.
 
 Every probe reads how a node has the prefix from /proc/self/mountinfo, which no mount can hang. Then a separate process
 touches the prefix, and is left behind if it does not come back (autofs mounts at that moment). All other questions go
-only to nodes that answered, also the one about the ordinary user's access to the prefix. The right server and options
-are those of `mount:` in site.yaml, or else those of most like nodes.
+only to nodes that answered, also the one about the ordinary user's access to the prefix. The right server is
+that of `mount:` in site.yaml, or else that of most like nodes.
 
 Other network mounts of a node, and mounts of programs (sshfs), must answer, too. A shell that touches a mount without
 an answer never ends, and a start-up file or MODULEPATH may name it. What shells lack on such a node is not reported
-separately, and no job is sent there. The check says what is mounted over the prefix, or over a part of it, and which
+separately, and no job is sent there. The check says what is mounted over the prefix, and which
 `umount` shows the right mount again. A local folder where the other nodes have a network mount is an unmounted prefix,
 or a copy that was left there.
 """
@@ -23,14 +23,12 @@ from functools import partial
 from statistics import median
 
 from envmgr.audit.controller import Controller
-from envmgr.audit.fit.install_facts import umounts
-from envmgr.audit.look import Look, Said, alike, folded, looked_at, say
+from envmgr.audit.look import Look, Said, folded, looked_at, say
 from envmgr.audit.model import QUORUM, Check, Evidence, ProbeTexts, Rows, Values
 from envmgr.audit.openings import open_steps, without_acl_steps
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.table import Steps, Where, fields_of
 from envmgr.catalog.site import Site
-from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, Fleet, number_in
 from envmgr.probe.shell import GATE_SECONDS
 from envmgr.system.locks import LOCKS_HINT, local_locks
@@ -90,8 +88,7 @@ def judge(evidence: Evidence) -> Rows:
     servers = _servers(fleet, right)
     yield from looked_at(partial(_mounted, right, there, ask, servers), fleet, evidence, apart=servers)
     alike, asked = fleet.sound.only(lambda facts: _source(facts) == right), evidence.answer(Writable)
-    yield from looked_at(partial(_options, there, asked), alike, evidence, apart=asked.nodes if asked else ())
-    yield from _over(alike, evidence)
+    yield from looked_at(partial(_options, asked), alike, evidence, apart=asked.nodes if asked else ())
     yield from _slow(evidence, alike)
     yield from _local_locks(evidence, fleet.sound, asked)
 
@@ -152,26 +149,14 @@ def _mounted(right: str, there: str, ask: str, servers: Collection[str], look: L
         yield say("not_mounted", found=found, expected=expected, there=there)
 
 
-def _options(there: str, asked: Writable | None, look: Look) -> Iterator[Said]:
-    """Yield options by which programs do not start, or that differ; `mount.writable` decides on `ro` and `rw`."""
-    modes = () if look.evidence.site.mount.writable is None else ("ro", "rw")
-    for key in ("mount.options", "mount.super"):
-        options = ",".join(option for option in look.get(key).split(",") if option not in modes)
-        yield alike("options", options, key=key, there=there)
+def _options(asked: Writable | None, look: Look) -> Iterator[Said]:
+    """Yield options by which programs do not start, or that `mount.writable` does not want."""
     if point := look.get("mount.point"):
         if "noexec" in look.get("mount.options").split(","):
             yield say("noexec", point=point)
         other = "ro" if "ro" in _all_options(look.facts) else "rw"
         if asked is not None and (wanted := "rw" if look.nodes[0] in asked.nodes else "ro") != other:
             yield say("mode", wanted=wanted, other=other, point=point)
-
-
-def _over(fleet: Fleet, evidence: Evidence) -> Rows:
-    """Yield what is mounted over a part of the prefix on some nodes."""
-    for line, nodes in fleet.by_line("mount.below").items():
-        point, _, what = line.partition(" ")
-        if others := fold(node for node in fleet.nodes if node not in nodes):
-            yield evidence.say("mounted_over", nodes, point=point, what=what, umounts=umounts(line), others=others)
 
 
 def _local_locks(evidence: Evidence, fleet: Fleet, asked: Writable | None) -> Rows:

@@ -22,7 +22,7 @@ from envmgr.modules.node_paths import FISH_COMPLETION, HOME, SIGNERS
 from envmgr.modules.nodesetup import BEGIN, END, NodeFile, NodeFiles, node_files
 from envmgr.report import Severity
 from envmgr.system.files import sha256_bytes
-from envmgr.system.shelltext import assign, quote, script_text
+from envmgr.system.shelltext import assign, script_text
 
 
 def probe(plan: AuditPlan) -> ProbeTexts:
@@ -68,11 +68,8 @@ def judge(evidence: Evidence) -> Rows:
         fault, _, path = line.partition(" ")
         together.setdefault((fault, nodes, path in minor and fault != "unchecked"), []).append(path)
     for (fault, nodes, is_minor), paths in together.items():
-        clean = f"sed -i --follow-symlinks -e '/^# {BEGIN}/d' -e '/^# {END}/d' -e '\\%/etc/profile\\.d/zz-envmgr%d' "
-        clean += " ".join(map(quote, paths))
         severity: Severity | None = "warning" if is_minor else None
-        about = "\n".join(f"file {path}" for path in paths)
-        yield evidence.say(fault, nodes, severity=severity, paths=" ".join(paths), about=about, clean=clean)
+        yield evidence.say(fault, nodes, severity=severity, paths=" ".join(paths))
 
 
 CHECK = Check(judge=judge, probe=probe, wants=frozenset({"published"}))

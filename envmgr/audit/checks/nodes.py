@@ -163,4 +163,4 @@ def _short(name: str) -> str:
     return name if re.fullmatch(r"[0-9.]+|.*:.*", name) else name.partition(".")[0].lower()
 
 
-CHECK = Check(judge=judge, joins=True, ask_controller=ask_controller, wants=frozenset({"slurm"}))
+CHECK = Check(judge=judge, ask_controller=ask_controller, wants=frozenset({"slurm"}))

@@ -52,4 +52,4 @@ def _is_unseen(number: int, facts: Facts) -> bool:
     return "outside.user" not in facts and (number_in(facts, "outside.seen") or 0) <= number
 
 
-CHECK = Check(judge=judge, joins=True, probe=probe, wants=frozenset({"published"}))
+CHECK = Check(judge=judge, probe=probe, wants=frozenset({"published"}))

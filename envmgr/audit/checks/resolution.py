@@ -1,8 +1,8 @@
 """`module load` resolves every published entry to the same file as published, on every node.
 
 In the ordinary user's login shell, `module avail` must list every published entry in the generation's folder, and in no
-folder before it. The list must be the same with and without Lmod's cache. Default versions must be the same on every
-node.
+folder before it. The list must be the same with and without Lmod's cache. What
+nodes list of other tools, and default versions, are compared by the check `inventory`.
 
 For a sample of entries, the check looks at the file that Lmod would load and at the place where it really lies. It
 compares the file's sha256 with the generation's record, because other content can lie under the same path. `--modules`
@@ -12,17 +12,13 @@ names the entries, and `--modules all` takes all of them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
-from envmgr.audit.baseline import Compared
-from envmgr.audit.causes import part_of
-from envmgr.audit.look import Look, Said, alike, looked_at, say
-from envmgr.audit.model import Check, Evidence, Noted, Outlier, ProbeTexts, Rows
+from envmgr.audit.look import Look, Said, looked_at, say
+from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
-from envmgr.audit.shell.modulepath import elements
 from envmgr.audit.shell.shared_shell import shared
 from envmgr.audit.table import short
-from envmgr.probe.model import Facts, Fleet
+from envmgr.probe.model import Facts
 from envmgr.publish.records import GenerationRecord
 from envmgr.system.shelltext import script_text
 
@@ -39,7 +35,6 @@ def judge(evidence: Evidence) -> Rows:
     if evidence.published is None and not evidence.alone:
         return
     yield from looked_at(_asked, evidence.shells, evidence)
-    yield from _hidden_elsewhere(evidence.shells.only(partial(_is_listed, evidence)), evidence)
 
 
 def _is_listed(evidence: Evidence, facts: Facts) -> bool:
@@ -71,7 +66,6 @@ def _asked(look: Look) -> Iterator[Said]:
         yield from _entries(published, ours, look)
         for entry in evidence.plan.samples:
             yield from _sample(entry, published.record, f"{ours}/{entry}.lua", look)
-    yield from _elsewhere(look)
 
 
 def _entries(published: PublishedGeneration, ours: str, look: Look) -> Iterator[Said]:
@@ -83,71 +77,11 @@ def _entries(published: PublishedGeneration, ours: str, look: Look) -> Iterator[
         if place is None:
             yield say("not_listed", entry=entry, ours=ours)
         elif place != ours:
-            yield say("shadowed", entry=entry, folder=place, ours=ours, brings=part_of("MODULEPATH", place))
+            yield say("shadowed", entry=entry, folder=place, ours=ours)
     hidden = set(look.get("resolution.hidden").split())
     meant = {name for name, spec in published.specs.items() if spec.hidden}
     for entry in sorted(places.keys() & published.specs.keys() & (hidden ^ meant)):
         yield say("hidden" if entry in hidden else "not_hidden", entry=entry)
-    yield alike("defaults", " ".join(sorted(listed(look.get("resolution.defaults")).get(ours, ()))))
-
-
-def _hidden_elsewhere(fleet: Fleet, evidence: Evidence) -> Rows:
-    """Yield modules outside the prefix that are hidden on some nodes.
-
-    Without a baseline, only modules that all of these nodes list are compared.
-    """
-    own = set(evidence.published.specs) if evidence.published is not None else set()
-    hidden = fleet.by(lambda facts: " ".join(sorted(_hidden_names(facts) - own)))
-    with_baseline = evidence.baseline is not None
-    if not with_baseline:  # of a node that lacks a module only that is reported
-        yield Noted(Compared("resolution", "hidden modules", ""), hidden)
-        lists = [set(first_places(group.facts["resolution.avail"])) for group in fleet.groups]
-        common = set.intersection(*lists) if lists else set()
-        hidden = fleet.by(lambda facts: " ".join(sorted(_hidden_names(facts) & common - own)))
-    yield evidence.compared(
-        "hidden_elsewhere", hidden, kept=with_baseline, told=lambda of: _differing(of, "{} hidden", "{} not hidden")
-    )
-
-
-def _hidden_names(facts: Facts) -> set[str]:
-    return {name.partition("(")[0] for name in facts.get("resolution.hidden", "").split()}
-
-
-def _elsewhere(look: Look) -> Iterator[Said]:
-    """Yield the modules and defaults that `module avail` lists in folders of MODULEPATH outside the prefix.
-
-    Nodes with other modules in a folder have other defaults.
-    """
-    modules, defaults = listed(look.get("resolution.avail")), listed(look.get("resolution.defaults"))
-    for folder in elements(look.get("resolution.modulepath")):
-        if not folder.startswith(f"{look.evidence.site.prefix}/"):
-            names = " ".join(sorted(modules.get(folder, ())))
-            yield alike("modules", names, folder=folder, told=_other_names)
-            value = " ".join(sorted(defaults.get(folder, ())))
-            yield alike("defaults_elsewhere", value, folder=folder, of=names, told=_other_defaults, expect=_defaults)
-
-
-def _other_defaults(of: Outlier) -> str:
-    return f"defaults are {_defaults(of.value, of.right)}"
-
-
-def _defaults(names: str, others: str) -> str:
-    return short(", ".join(_only(names, others))) or "fewer"
-
-
-def _only(names: str, others: str) -> list[str]:
-    return sorted({*names.split()} - {*others.split()})
-
-
-def _differing(of: Outlier, more: str, fewer: str) -> str:
-    """Return the words about names that only the outlier has, and about those that only the others have."""
-    names = ((more, _only(of.value, of.right)), (fewer, _only(of.right, of.value)))
-    return short("; ".join(words.format(", ".join(only)) for words, only in names if only))
-
-
-def _other_names(of: Outlier) -> str:
-    subject = "it" if _only(of.value, of.right) else "`module avail`"
-    return _differing(of, "`module avail` also lists {}", f"{subject} does not list {{}}")
 
 
 def listed(avail: str) -> dict[str, set[str]]:
@@ -178,8 +112,7 @@ def _sample(entry: str, record: GenerationRecord, expected: str, look: Look) -> 
     if not look.has(f"resolution.path.{entry}"):
         return
     if path != expected and path.startswith("/"):
-        brings = part_of("MODULEPATH", path.partition(f"/{entry}.")[0])
-        yield say("another_file", entry=entry, path=path, expected=expected, brings=brings)
+        yield say("another_file", entry=entry, path=path, expected=expected)
     elif path != expected:
         yield say("not_found", entry=entry, path=path or "no answer", expected=expected)
     else:

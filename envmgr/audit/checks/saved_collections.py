@@ -53,9 +53,5 @@ def _hook(hook: str, look: Look) -> Iterator[Said]:
 
 
 CHECK = Check(
-    judge=each_answer(_collections, "shells"),
-    probe=probe,
-    wants=frozenset({"published", "modules"}),
-    loads=True,
-    joins=True,
+    judge=each_answer(_collections, "shells"), probe=probe, wants=frozenset({"published", "modules"}), loads=True
 )

@@ -24,17 +24,15 @@ same.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from operator import itemgetter
 
-from envmgr.audit.compare.between_nodes import merged
 from envmgr.audit.fit.install_facts import start_fault
 from envmgr.audit.look import Look, Said, looked_at, say
-from envmgr.audit.model import QUORUM, Check, Evidence, ProbeTexts, Rows, Values
-from envmgr.audit.openings import AS_OTHERS, open_steps
+from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.shell.shared_shell import changed_lines, module_show, opened, shared, without_host
+from envmgr.audit.shell.shared_shell import module_show, opened, shared
 from envmgr.audit.table import fields_of, short
 from envmgr.probe.model import Facts, Fleet
 from envmgr.system.shelltext import assign, script_text
@@ -70,21 +68,14 @@ def judge(evidence: Evidence) -> Rows:
 
 def _module(name: str, fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield all that is wrong with one module, by the answers of nodes that tried to load it."""
-    faults = [*looked_at(partial(_faults, name), fleet, evidence)]
-    yield from faults
+    yield from looked_at(partial(_faults, name), fleet, evidence)
     if name in evidence.plan.modules and all(_unknown(_loads(name, group.facts)) == name for group in fleet.groups):
         yield evidence.say("unknown", fleet.nodes, name=name)
         return
-    if not faults:
-        yield evidence.compared("loads", fleet.by(partial(_loads, name)), name=name, say=_load_in_words)
     for lines, nodes in fleet.by_value(f"{_KEY}brings.{name}").items():
         if programs := _of_entries(lines.splitlines(), evidence):
             yield evidence.say("brings_too", nodes, name=name, programs=", ".join(programs))
-    yield from _environment(name, fleet, evidence)
-    yield from _brought(name, fleet, evidence)
     yield from _starts(name, fleet, evidence)
-    lacks = fleet.where(f"{_KEY}loads.{name}", _YES).by_value(f"{_KEY}lacks.{name}", default="")
-    yield evidence.compared("libraries", lacks, name=name, say=_missing_libraries)
 
 
 def _faults(name: str, look: Look) -> Iterator[Said]:
@@ -109,110 +100,18 @@ def _faults(name: str, look: Look) -> Iterator[Said]:
         yield say("broken", severity=severity, name=name, before=before, after=after, error=error, node=node)
 
 
-_YES = "yes"
 _CLOSED = "Empty or non-existent file"  # Lmod's message for a modulefile that the user may not read
 _ENDLESS = "no end in 10 s"
 
 
-def _load_in_words(said: str) -> str:
-    return "it loads" if said == _YES else f"cannot be loaded: {short(' '.join(said.split()))}"
-
-
-def _environment(name: str, fleet: Fleet, evidence: Evidence) -> Rows:
-    """Yield the differences between nodes in what loading the module sets.
-
-    A node's own name in a value, a time, and a value that differs on each node are no difference.
-    """
-    values = _nameless(fleet.by_value(f"{_KEY}sets.{name}"), fleet)
-    passing = _passing(values)
-    yield evidence.compared(
-        "environment",
-        merged(values, lambda text, _: _without(text, passing)),
-        name=name,
-        show=module_show(name),
-        say=lambda text: f"it sets {short(changed_lines(text, ''))}",
-        told=lambda of: f"it gives another environment: {short(changed_lines(of.value, of.right))}",
-    )
-
-
-_TIMES = re.compile(r"\b1[0-9]{9}\b|\b[0-2]?[0-9]:[0-5][0-9]:[0-5][0-9]\b")
-
-
-def _nameless(values: Values, fleet: Fleet) -> dict[str, tuple[str, ...]]:
-    """Return the values with NODE for a node's own name and TIME for a time.
-
-    Texts that are alike but for these become one value.
-    """
-    return merged(values, lambda text, nodes: _TIMES.sub("TIME", without_host(text, nodes, fleet)))
-
-
-def _passing(values: Values) -> frozenset[str]:
-    """Return variables with another value on each of three nodes or more: a process's number, a folder made for it."""
-    if sum(map(len, values.values())) < QUORUM:
-        return frozenset()
-    found: dict[str, set[str]] = {}
-    for text in values:
-        for line in text.splitlines():
-            name, _, value = line.partition("=")
-            found.setdefault(name, set()).add(value)
-    many = {name for name, each in found.items() if len(each) == len(values) == sum(map(len, values.values()))}
-    # These two decide which programs and libraries the user gets, so a difference always counts.
-    return frozenset(many - {"PATH", "LD_LIBRARY_PATH"})
-
-
-def _without(text: str, names: frozenset[str]) -> str:
-    return "\n".join(line for line in text.splitlines() if line.partition("=")[0] not in names)
-
-
-def _brought(name: str, fleet: Fleet, evidence: Evidence) -> Rows:
-    """Yield the differences in what the module names and brings: folders that are missing or closed, and programs."""
-    looked = fleet.only(lambda facts: f"{_KEY}looked.{name}" in facts)
-    values = _nameless(looked.by_value(f"{_KEY}has.{name}", default=""), fleet)
-    lines = {line for value in values for line in value.splitlines()}
-    closed = sorted(line.removeprefix("! ") for line in lines if line.startswith("! "))
-    yield evidence.compared(
-        "brings_closed" if closed else "brings",
-        values,
-        name=name,
-        hint=open_steps(evidence.site, closed[:8], whom="users", look=AS_OTHERS) if closed else "",
-        say=lambda text: _missing(text, "") or "what it names is there",
-        told=lambda of: _missing(of.value, of.right),
-    )
-
-
-def _missing(value: str, right: str) -> str:
-    """Return in words what `value` lacks, or has in addition, against `right`.
-
-    Folders that are gone explain their programs.
-    """
-    lines, others = set(value.splitlines()), set(right.splitlines())
-    lacks, more = sorted(others - lines), sorted(lines - others)
-    words = _listed("it names {}, not there", more, "- ") + _listed(
-        "it names {}, which the user cannot enter", more, "! "
-    )
-    if not words and right:
-        words = _listed("it lacks {}", lacks, "/") + _listed("it also has {}", more, "/")
-    if not words:
-        words = _listed("{}, which others lack, is there", lacks, "- ") + _listed("{} can be entered", lacks, "! ")
-    return short("; ".join(words) or ("it has other programs" if right else ""))
-
-
-def _listed(words: str, lines: Sequence[str], kind: str) -> list[str]:
-    found = [line if kind == "/" else line.removeprefix(kind) for line in lines if line.startswith(kind)]
-    return [words.format(", ".join(found))] if found else []
-
-
 def _starts(name: str, fleet: Fleet, evidence: Evidence) -> Rows:
-    """Yield faults of the first program that the module brings. If it starts nowhere, nodes are not compared."""
-    faults = merged(_nameless(fleet.by_value(f"{_KEY}starts.{name}"), fleet), _start_in_words)
-    if "" in faults:
-        yield evidence.compared("first_program", faults, name=name)
-        return
-    for fault, nodes in faults.items():
-        yield evidence.say("no_start", nodes, name=name, fault=fault)
+    """Yield how the first program that the module brings does not start."""
+    for text, nodes in fleet.by_value(f"{_KEY}starts.{name}").items():
+        if fault := _start_in_words(text):
+            yield evidence.say("no_start", nodes, name=name, fault=fault)
 
 
-def _start_in_words(text: str, _nodes: tuple[str, ...]) -> str:
+def _start_in_words(text: str) -> str:
     """Return why the program did not start; empty if it did, or did not end in time."""
     status, program, said = fields_of(text, 3)
     fault = start_fault(status, short(said))
@@ -227,12 +126,6 @@ def _unknown(said: str | None) -> str:
     """Return the module that is not there, by Lmod's words."""
     match = _UNKNOWN.search(" ".join((said or "").split()))
     return (match[1] or match[2]).replace('"', "").strip() if match else ""
-
-
-def _missing_libraries(lines: str) -> str:
-    found = (line.partition(" ") for line in lines.splitlines())
-    words = short("; ".join(f"{library} is missing for {program}" for library, _, program in found))
-    return words or "nothing is missing"
 
 
 def _of_entries(programs: list[str], evidence: Evidence) -> list[str]:

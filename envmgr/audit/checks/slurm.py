@@ -19,24 +19,22 @@ error. Slurm's name of a node may lack its domain.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 
 from envmgr.audit.compare.between_nodes import other_lines, values_of_like_nodes
 from envmgr.audit.controller import Controller, SlurmView
-from envmgr.audit.hints import Hint, hint_of
 from envmgr.audit.model import Check, Evidence, Outlier, ProbeTexts, Rows, Values
 from envmgr.audit.openings import open_steps
 from envmgr.audit.plan import AuditPlan, AuditRequest
-from envmgr.audit.table import Steps, fields_of, short
+from envmgr.audit.table import fields_of, short
 from envmgr.errors import EnvmgrError
 from envmgr.modules.node_paths import HOME, SLURM_LINE
 from envmgr.nodes.sets import fold
 from envmgr.nodes.slurm import in_words, node_hosts, slurm_names
 from envmgr.report import Severity
-from envmgr.system.shelltext import assign, quote, script_text
+from envmgr.system.shelltext import assign, script_text
 
 # Source: sinfo(1), NODE STATE CODES. The flags: * no response, ~ # ! % power, $ maintenance, @ ^ reboot, - planned.
 _FLAGS = "*~#!%$@^-"
@@ -114,34 +112,16 @@ def _settings(evidence: Evidence) -> Rows:
     file = next(iter(with_file.by_value("slurm.conf")), "")
     prologs = with_file.by_value("slurm.prolog", default="")
     ours = "" if evidence.alone else SLURM_LINE.partition("=")[2]
-    hint = partial(_prolog, file, prologs, ours)
     for of_login in (False, True):
         found = {value: tuple(n for n in of if (n in evidence.login) == of_login) for value, of in prologs.items()}
         values, given = {value: of for value, of in found.items() if of}, evidence
         few = ours in values and not _most(ours, values) and not of_login
         if few and ours and not evidence.reference:  # it is right nevertheless
             given = replace(evidence, plan=replace(evidence.plan, request=AuditRequest(reference=values[ours][0])))
-        yield given.compared("prolog", values, file=file, hint=hint)
+        yield given.compared("prolog", values, file=file)
     if len(prologs) == 1:  # else TaskProlog is the difference
         digests = with_file.by_value("slurm.sum")
         yield evidence.compared("content", digests, file=file)
-
-
-def _prolog(file: str, prologs: Values, ours: str, between: Sequence[Sequence[str]], known: bool) -> Hint:
-    """Return the hint that gives nodes the TaskProlog of the others, or node-setup's, if there are no others.
-
-    A program of the site's, which may run node-setup's as well, is replaced only where most nodes have that one.
-    """
-    odd = between[0]
-    right = next((value for value, nodes in prologs.items() if not {*nodes}.isdisjoint(between[1])), ours)
-    own = next((value for value, nodes in prologs.items() if value and {*nodes} & {*odd}), "")
-    if not known or not right or (own and not (right == ours and _most(ours, prologs))):
-        asked = f"; does {own} run {right} as well, and pass on what that prints?" if own and right == ours else ""
-        return hint_of(f"the same line in {file} on every node, then `scontrol reconfigure`{asked}", odd)
-    line = rf"$a\TaskProlog={right}"
-    edits = f"-e {quote(line)} -e '/^[[:space:]]*TaskProlog[[:space:]]*=/Id'"
-    why = "without it jobs that inherit nothing have no modules" if right == ours else ""
-    return hint_of(Steps(run=f"sed -i --follow-symlinks {edits} {quote(file)} && scontrol reconfigure", look=why), odd)
 
 
 def _most(value: str, values: Values) -> bool:

@@ -87,9 +87,7 @@ def _let_in(fleet: Fleet, evidence: Evidence) -> Rows:
         if outlier.value and not outlier.right:
             told.update(outlier.nodes)
             right, hint = as_on(outlier.others), _mend(outlier, fleet)
-            yield evidence.say(
-                "refused", outlier.nodes, rule=outlier.value, right=right, hint=hint, against=outlier.others
-            )
+            yield evidence.say("refused", outlier.nodes, rule=outlier.value, right=right, hint=hint)
     rest = fleet.only(lambda facts: not refused(facts, user)) if told else fleet
     for values in values_of_like_nodes(rest.by_value("ssh.sshd"), evidence):
         yield evidence.compared(

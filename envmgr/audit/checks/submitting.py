@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from envmgr.audit.causes import part_of
 from envmgr.audit.controller import Controller
 from envmgr.audit.model import AskedShell, Check, Evidence, Found, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
@@ -121,15 +120,15 @@ def _refused(host: str, facts: Facts, shell: AskedShell, evidence: Evidence) -> 
 
 
 def _folders(host: str, facts: Facts, shell: AskedShell, evidence: Evidence) -> Rows:
-    """Yield folders of MODULEPATH that the host has and a job does not find, without those that nodes name, too."""
+    """Yield folders of MODULEPATH that the host has and a job does not find."""
     if evidence.as_users is None:
         return
-    named = {line.partition(" ")[2] for line in evidence.fleet.by_line("folders.at")}
     there = facts.get("submitting.folders", "").splitlines()
     for folder, nodes in evidence.as_users.by_line("submitting.gone").items():
-        if folder in there and folder not in named:
-            names = part_of("MODULEPATH", folder)
-            yield evidence.say("inherited_folder", [host], shell, folder=folder, host=host, names=names, other=nodes[0])
+        if folder in there:
+            yield evidence.say(
+                "inherited_folder", [host], shell, folder=folder, host=host, names="MODULEPATH", other=nodes[0]
+            )
 
 
 def _is_whole(value: str) -> bool:
@@ -182,4 +181,4 @@ def _plugins(facts: Facts) -> Mapping[str, str]:
     return {name: facts[f"submitting.plugins.{name}"] for name in _PLUGINS if f"submitting.plugins.{name}" in facts}
 
 
-CHECK = Check(judge=judge, probe=probe, submit_probe=submit_probe, ask_controller=ask_controller, joins=True)
+CHECK = Check(judge=judge, probe=probe, submit_probe=submit_probe, ask_controller=ask_controller)

@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from envmgr.audit.baseline import Compared
-from envmgr.audit.causes import parts_of
-from envmgr.audit.model import QUORUM, AskedShell, Evidence, Outlier, Rows, Values
+from envmgr.audit.model import QUORUM, Evidence, Outlier, Values
 from envmgr.audit.table import short
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import Facts, Fleet, Group, ShellAccount
+from envmgr.probe.model import Facts, Fleet, Group
 
 _NAMED = 64  # nodes that a finding about other nodes names
 
@@ -161,65 +160,3 @@ def other_lines(of: Outlier) -> str:
     here, there = of.value.splitlines(), of.right.splitlines()
     also, lacks = (line for line in here if line not in there), (line for line in there if line not in here)
     return short(other_parts(also, lacks, ", "))
-
-
-# A kind of shell -> where its variables come from.
-_BASHRC = "reads /etc/bash.bashrc, or /etc/bashrc, and ~/.bashrc"
-_FROM = {
-    "bash": _BASHRC,
-    "bash-interactive": _BASHRC,
-    "csh": "reads /etc/csh.cshrc and ~/.cshrc",
-    "zsh": "reads /etc/zsh/zshenv, or /etc/zshenv, and ~/.zshenv",
-}
-_OF_JOBS = "gets what the shell has that submits it, and what TaskProlog sets"
-
-
-def in_other_shells(evidence: Evidence, name: str, parts: Callable[[Facts, AskedShell], list[str] | None]) -> Rows:
-    """Compare the list `name` of each context of an account with its login bash, or with the first context asked.
-
-    Differences are the row `in_other_shells` of the check, or `lacks_in_other_shells` where a shell only lacks parts: what
-    brings them to the usual one is no fault there. `parts(facts, shell)` is the list in a shell; None if it is not
-    compared. Order makes no difference. Nodes that differ from other nodes in the list are skipped, because that is
-    already reported.
-    """
-    asked: dict[ShellAccount, list[tuple[AskedShell, dict[str, list[str]]]]] = {}
-    for shell in evidence.each_shell():
-        lists = ((group, parts(group.facts, shell)) for group in shell.fleet.groups)
-        of_nodes = {node: found for group, found in lists if found is not None for node in group.nodes}
-        asked.setdefault(shell.account, []).append((shell, of_nodes))
-    for shells in asked.values():
-        usual, right = next((each for each in shells if each[0].context.name == "bash-login"), shells[0])
-        told = _told(right, evidence)
-        for shell, of_nodes in shells:
-            passed = told | _told(of_nodes, evidence)
-            found: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
-            for node, own in of_nodes.items():
-                wanted = right.get(node, own)
-                if node not in passed and set(own) != set(wanted):
-                    found.setdefault((_without(wanted, own), _without(own, wanted)), []).append(node)
-            for (lacks, also), nodes in found.items():
-                yield evidence.say(
-                    "in_other_shells" if also else "lacks_in_other_shells",
-                    nodes,
-                    shell if also else usual,
-                    name=name,
-                    where=shell.where,
-                    how=other_parts(also, lacks),
-                    usual=usual.context.name,
-                    kind=shell.context.name,
-                    gets=_OF_JOBS if shell.context.way == "slurm" else _FROM.get(shell.context.shell, "is another"),
-                    names=" ".join(parts_of(name, also or lacks)),
-                )
-
-
-def _told(lists: Mapping[str, list[str]], evidence: Evidence) -> frozenset[str]:
-    """Return the nodes whose difference from other nodes in this is already reported."""
-    values: dict[str, tuple[str, ...]] = {}
-    for node, found in lists.items():
-        values[":".join(found)] = (*values.get(":".join(found), ()), node)
-    compared = compare(values, evidence)
-    return frozenset([*compared.between, *(node for outlier in compared.outliers for node in outlier.nodes)])
-
-
-def _without(parts: list[str], others: list[str]) -> tuple[str, ...]:
-    return tuple(part for part in parts if part not in others)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
 from envmgr.audit.baseline import Compared
-from envmgr.audit.causes import Traced, set_on
 from envmgr.audit.compare.between_nodes import alike, as_on, chosen, compare
 from envmgr.audit.hints import Hint, hint_of, look
-from envmgr.audit.model import AskedShell, Drift, Evidence, Found, Noted, Outlier, Row, Values, hint_in_words, worded
-from envmgr.audit.table import Fact, Steps, Words, fields_of, fill
+from envmgr.audit.model import AskedShell, Drift, Evidence, Found, Noted, Outlier, Row, Values, worded
+from envmgr.audit.table import Fact, Words, fields_of, fill
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Fleet
 
@@ -64,8 +63,7 @@ def _findings(
         if fact.outlier:
             right = as_on(others[said].others)
             given |= {"right": others[said].right, "as_on": right, "on_others": right.removeprefix("as ")}
-        found = worded(fact, evidence, nodes, shell, given)
-        yield replace(found, against=others[said].others) if fact.outlier else found
+        yield worded(fact, evidence, nodes, shell, given)
 
 
 def judged(rows: Iterable[Row]) -> Iterator[Found | Noted]:
@@ -90,24 +88,24 @@ def _drift(of: Drift) -> Iterator[Found | Noted]:
     compared = chosen(key, of.values, evidence) if of.kept else compare(of.values, evidence)
     severity = of.severity or row.drift or "warning"
     say = of.say or partial(_in_words, row, given)
-    about, account = fill(row.about, given), of.shell.user if of.shell is not None else ""
+    made = worded(row, evidence, (), of.shell, given)
     for outlier in compared.outliers:
         expected = fill(row.expected, given) or say(outlier.right)
         right = of.expect(outlier.right, outlier.value) if of.expect else expected
         found = of.told(outlier) if of.told else say(outlier.value)
-        hint = _hint(of, (outlier.nodes, outlier.others))
+        hint = _hint(of, outlier.nodes)
         expected = f"{right}, {as_on(outlier.others)}"
-        one = Found(severity, where, found, expected, hint, outlier.nodes, about=about, account=account)
-        yield replace(one, against=outlier.others)
+        nodes = outlier.nodes
+        yield replace(made, severity=severity, found=found, expected=expected, hint=hint, nodes=nodes)
     if compared.differ:
         words = "; ".join(f"{say(value)} on {fold(nodes)}" for value, nodes in [*compared.differ.items()][:_SHOWN])
         if (more := len(compared.differ) - _SHOWN) > 0:
             words += f"; and {more} other values"
         if compared.by_kind:
             severity = "warning" if severity == "error" else "note"
-        hint = _hint(of, [*compared.differ.values()][:_SHOWN], known=False)
-        between = compared.between
-        yield Found(severity, where, words, alike(compared), hint, between=between, about=about, account=account)
+        hint = look(_hint(of, next(iter(compared.differ.values()))).text)
+        made = replace(made, severity=severity, found=words, expected=alike(compared), hint=hint)
+        yield replace(made, between=compared.between)
 
 
 def _given(of: Drift) -> Mapping[str, object]:
@@ -115,24 +113,9 @@ def _given(of: Drift) -> Mapping[str, object]:
     return {"prefix": of.evidence.site.prefix, "user": user, **of.given}
 
 
-def _hint(of: Drift, values: Sequence[Sequence[str]], *, known: bool = True) -> Hint | Traced:
-    """Return the hint of a row for the first of these groups of nodes, which differs from the second: with the lines that
-    set its cause, if it has one.
-
-    If it is not `known` which of them are right, the hint names the lines of all groups, and nothing is to be done.
-    """
-    odd = values[0]
-    row, shell, given = of.row, of.shell, {**_given(of), "nodes": fold(odd)}
-    if isinstance(of.hint, (str, Steps)):
-        if of.hint:
-            own = hint_of(of.hint, odd)
-            return own if known else look(own.text)
-    else:
-        return of.hint(values, known) if known or not row.hint else look(row.hint.filled(given).text)
-    if row.cause and shell is not None:
-        return set_on(values, shell.context, shell.account, row, given, known=known)
-    hint = hint_in_words(row, given, odd)
-    return hint if known else look(hint.text)
+def _hint(of: Drift, nodes: tuple[str, ...]) -> Hint:
+    """Return the hint for nodes that differ from others."""
+    return hint_of(of.hint or of.row.hint.filled({**_given(of), "nodes": fold(nodes)}), nodes)
 
 
 def _in_words(row: Words, given: Mapping[str, object], value: str) -> str:

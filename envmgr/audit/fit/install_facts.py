@@ -5,10 +5,8 @@ nodes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from envmgr.audit.plan import ExpectedInstall
-from envmgr.audit.table import fields_of
 from envmgr.errors import signal_text
 from envmgr.probe.model import Facts, number_in
 from envmgr.system.shelltext import quote
@@ -93,29 +91,3 @@ def missing_libraries(entry: str, facts: Facts) -> dict[str, str]:
         if facts.get("libraries.driver") == "yes" or not _OF_THE_DRIVER.fullmatch(library):
             found.setdefault(library, []).append(needed_by)
     return {library: " ".join(files) for library, files in found.items()}
-
-
-def outside_libraries(entry: str, facts: Facts) -> dict[str, tuple[str, str, str]]:
-    """Return library -> path, version and digest of what the loader gives to an entry from outside of the store.
-
-    The version is the file without links, with the highest version of its symbols where that is known.
-    """
-    found: dict[str, tuple[str, str, str]] = {}
-    for line in facts.get(f"libraries.from.{entry}", "").splitlines():
-        name, path, real, symbols, digest = fields_of(line, 5)
-        found[name] = (path, real if symbols == "-" else f"{real} ({symbols})", digest)
-    return found
-
-
-def folder_of(path: str) -> str:
-    """Return the folder of a library, the same for /lib and /usr/lib."""
-    return path.removeprefix("/usr").rpartition("/")[0] if path.startswith("/usr/lib") else path.rpartition("/")[0]
-
-
-def standing_on(entries: Iterable[str], facts: Facts) -> dict[tuple[str, str], list[str]]:
-    """Return (folder, library) outside of the store -> the entries to which the loader gives it."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for entry in entries:
-        for name, (path, _, _) in outside_libraries(entry, facts).items():
-            found.setdefault((path.rpartition("/")[0], name), []).append(entry)
-    return found

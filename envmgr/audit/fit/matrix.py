@@ -277,8 +277,7 @@ def _without_modules(evidence: Evidence) -> dict[str, str]:
             if lack := _lack(group.facts, shell, str(evidence.site.prefix)):
                 for node in group.nodes:
                     found.setdefault(node, {}).setdefault(lack, []).append(shell.context.name)
-    broken = evidence.shells.only(lambda facts: bool({"lmod.broken", "lmod.fails", "lmod.gone"} & facts.keys()))
-    return dict.fromkeys(broken.nodes, "Lmod does not run") | {
+    return {
         node: "; ".join(f"{lack} in {', '.join(names)}" for lack, names in of_node.items())
         for node, of_node in found.items()
     }

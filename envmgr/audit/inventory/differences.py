@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from itertools import chain
 
 from envmgr.audit.compare.between_nodes import values_of_like_nodes
-from envmgr.audit.inventory.facts import read_inventory
+from envmgr.audit.inventory.facts import NodeInventory, read_inventory
+from envmgr.audit.inventory.kinds import KINDS
+from envmgr.audit.inventory.modules import read_modules
 from envmgr.audit.model import QUORUM, Evidence, Values
-from envmgr.probe.model import Group
 
 _ABSENT = "\0"  # stands for what is not there, among values
 _OF_ALL = ("file", "link")  # compared with all other hosts, too, where like nodes do not decide
@@ -51,12 +52,15 @@ def differences(evidence: Evidence) -> tuple[Difference, ...]:
     hosts = evidence.here.groups if evidence.here else ()
     places = [("", (*evidence.fleet.groups, *hosts))]
     places += [(shell.key, shell.fleet.groups) for shell in evidence.each_shell()]
-    return tuple(of for where, groups in places for of in _of_place(where, groups, evidence))
+    inventories = [(where, [(read_inventory(of.facts, where), of.nodes) for of in groups]) for where, groups in places]
+    inventories += [("", of_module) for of_module in read_modules(evidence.shells)]
+    return tuple(of for where, found in inventories for of in _of_place(where, found, evidence))
 
 
-def _of_place(where: str, groups: Sequence[Group], evidence: Evidence) -> Iterator[Difference]:
+def _of_place(
+    where: str, found: Sequence[tuple[NodeInventory, tuple[str, ...]]], evidence: Evidence
+) -> Iterator[Difference]:
     """Yield what differs at the nodes, or in one of their shells."""
-    found = [(read_inventory(group.facts, where), group.nodes) for group in groups]
     for at in sorted({at for inventory, _ in found for at in inventory.values}):
         kind, key = at
         if _BACKUP.search(key):
@@ -65,7 +69,8 @@ def _of_place(where: str, groups: Sequence[Group], evidence: Evidence) -> Iterat
         for inventory, nodes in found:
             if kind not in inventory.closed and kind not in inventory.cut and at not in inventory.unread:
                 values.setdefault(inventory.values.get(at, _ABSENT), []).extend(nodes)
-        if len(values) > 1:
+        own = KINDS[kind].symptom and len(values) == sum(map(len, values.values())) >= QUORUM  # each node has another
+        if len(values) > 1 and not own:
             given = {value: tuple(nodes) for value, nodes in values.items()}
             for value, right, nodes, others, known in _odd(given, evidence, of_all=bool(where) or kind in _OF_ALL):
                 yield Difference(kind, key, where, _said(value), _said(right), nodes, others, known)

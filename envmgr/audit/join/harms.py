@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from envmgr.audit.grouping import AuditFinding, Loose
+from envmgr.audit.findings import AuditFinding, Loose
 from envmgr.probe.model import CONTEXTS, ShellAccount, ShellContext
 
 # What comes first in the life of a shell: what is wrong later follows from what is wrong before.
@@ -21,7 +21,7 @@ _BY_NAME = {context.name: context for context in CONTEXTS}
 @dataclass(frozen=True, slots=True)
 class Harm:
     """A finding on one of its nodes, in one shell; `context` is None for what is about no shell. `alike`: all nodes that were
-    asked have the same one.
+    asked have the same one. `sets` are variables and commands of which a line of a start-up file may be the cause.
     """
 
     finding: AuditFinding
@@ -29,6 +29,7 @@ class Harm:
     context: ShellContext | None
     account: ShellAccount
     alike: bool
+    sets: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -62,13 +63,8 @@ def harms_of(loose: Iterable[Loose], nodes: frozenset[str]) -> Iterator[Harm]:
     for one in loose:
         if one.finding.severity == "note":
             continue
-        shells = re.match(r"([a-z, -]+) \(", one.finding.where)
-        names = shells[1].split(", ") if shells else []
-        contexts: list[ShellContext | None] = [_BY_NAME[name] for name in names if name in _BY_NAME]
-        if not contexts and one.finding.check in _OF_LOGIN:
-            contexts = [CONTEXTS[0]]
+        context = _BY_NAME.get(one.context, CONTEXTS[0] if one.finding.check in _OF_LOGIN else None)
         there = sorted(one.nodes) or [""]
         alike = not one.finding.between and nodes <= one.nodes and len(nodes) > 1
         for node in there:
-            for context in contexts or [None]:
-                yield Harm(one.finding, node, context, "root" if one.account == "root" else "user", alike)
+            yield Harm(one.finding, node, context, one.account or "user", alike, one.names)

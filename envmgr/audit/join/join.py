@@ -100,10 +100,9 @@ class OfNode:
 
     def traced(self, harm: Harm) -> str:
         """Return FILE:LINE that the harm, or the trace of its shell, names."""
-        names = sorted(harm.names, key=harm.text.find)
-        wanted = ["MODULEPATH-" if name == "MODULEPATH" else name for name in names]
-        if harm.finding.check in ("contexts", "loading"):
-            wanted += [":exec", ":exit", ":return"] if "ended" in harm.text else ["module", ":module"]
+        wanted = [*harm.sets, *sorted(harm.names - {"MODULEPATH"}, key=harm.text.find)]
+        if harm.finding.check == "loading":
+            wanted += ["module", ":module"]
         here = replace(harm, node=self.node)
         return harm.line or next((place for name in wanted if (place := self._view.sets(here, name))), "")
 

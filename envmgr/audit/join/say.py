@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from envmgr.audit.grouping import AuditFinding, Caused, as_caused, joined
+from envmgr.audit.findings import AuditFinding, Caused, as_caused, joined
 from envmgr.audit.hints import Hint, hint_of, look
 from envmgr.audit.inventory.kinds import KINDS
 from envmgr.audit.table import Steps, short

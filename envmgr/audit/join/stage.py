@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from envmgr.audit.grouping import Caused, Loose, as_caused, joined
+from envmgr.audit.findings import Caused, Loose, as_caused, joined
 from envmgr.audit.inventory.differences import Difference, differences
 from envmgr.audit.inventory.kinds import KINDS
 from envmgr.audit.join.harms import Harm, harms_of

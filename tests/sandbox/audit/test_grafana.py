@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from envmgr.audit.fit.matrix import MatrixRow
-from envmgr.audit.grouping import Caused as Finding
+from envmgr.audit.findings import Caused as Finding
 from envmgr.audit.metrics import HELP
 from envmgr.audit.result import AuditResult, WayAnswers
 from envmgr.errors import EnvmgrError

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 import yaml
 
-from envmgr.audit.grouping import Caused as Finding
+from envmgr.audit.findings import Caused as Finding
 from envmgr.audit.metrics import HELP
 from envmgr.audit.result import AuditResult, WayAnswers
 from envmgr.cli.render import answer_text, write_report

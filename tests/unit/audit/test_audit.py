@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from envmgr.audit.ask.expected_generation import choose_samples
 from envmgr.audit.checks import all_checks, check_names, contexts, get_check
-from envmgr.audit.grouping import AuditFinding, joined
+from envmgr.audit.findings import AuditFinding, joined
 from envmgr.audit.model import Evidence
 from envmgr.audit.plan import PublishedGeneration
 from envmgr.audit.shell.modulepath import elements

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envmgr.audit.grouping import Caused as Finding
+from envmgr.audit.findings import Caused as Finding
 from envmgr.audit.result import AuditResult, WayAnswers
 from envmgr.errors import Bug, EnvmgrError
 from tests.helpers.exposition import WELL, text

@@ -10,7 +10,7 @@ import pytest
 
 from envmgr.audit.causes import Traces
 from envmgr.audit.checks import all_checks
-from envmgr.audit.grouping import AuditFinding, Caused, Links, Loose, every_finding, grouped, same_on_nodes
+from envmgr.audit.findings import AuditFinding, Caused, Links, Loose, every_finding, grouped, same_on_nodes
 from envmgr.audit.hints import Action, LinePlace, add, delete, hint_of, look
 from envmgr.audit.judge import judge
 from envmgr.audit.table import Steps

@@ -1,0 +1,106 @@
+"""The findings of an audit, and what they are before they are joined: one for each cause, with what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, Literal
+
+from envmgr.audit.hints import Action
+from envmgr.nodes.sets import expand, fold
+from envmgr.probe.model import ShellAccount
+from envmgr.report import Finding
+from envmgr.wording import and_more
+
+_NAMED = 8  # places that one finding names
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFinding(Finding):
+    """A finding of an audit. `actions` are its hint as data."""
+
+    actions: tuple[Action, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Caused(AuditFinding):
+    """All findings of one cause: the one that says most of it, with the severity of the worst.
+
+    `cause` is what they come from, where the audit saw that: a line of a file, an install, a mount, a service.
+    `consequences` are the other findings. `since` is when an audit saw it first, seconds since the epoch; None if no
+    report of an earlier audit is kept.
+    """
+
+    cause: str = ""
+    since: float | None = None
+    consequences: tuple[AuditFinding, ...] = ()
+
+
+@dataclass(frozen=True)
+class Loose:
+    """A finding before it is joined. `context` and `account` name its shell, and are empty if it is about no shell, or several;
+    `names` are the variables, or commands as `:umask`, that a line of a start-up file may have set.
+    """
+
+    finding: AuditFinding
+    context: str = ""
+    account: ShellAccount | Literal[""] = ""
+    names: tuple[str, ...] = ()
+
+    @cached_property
+    def nodes(self) -> frozenset[str]:
+        return frozenset(expand(self.finding.nodes or self.finding.between))
+
+
+def as_caused(finding: AuditFinding, **given: Any) -> Caused:
+    """Return a finding with what it causes, or other fields that are `given`."""
+    return Caused(**{each.name: getattr(finding, each.name) for each in fields(finding)} | given)
+
+
+def every_finding(findings: Iterable[Caused]) -> Iterator[AuditFinding]:
+    """Yield each finding, and then its consequences."""
+    for finding in findings:
+        yield finding
+        yield from finding.consequences
+
+
+def joined(findings: Iterable[AuditFinding]) -> Iterator[AuditFinding]:
+    """Yield one finding for those that differ only in their place: `bash-login, bash-ssh (root, alice)`."""
+    places: dict[AuditFinding, list[str]] = {}
+    for finding in findings:
+        places.setdefault(replace(finding, where=""), []).append(finding.where)
+    for finding, where in places.items():
+        yield replace(finding, where=joined_places(where))
+
+
+def joined_places(where: Iterable[str], most: int = 99) -> str:
+    """Join the places, at most so many kinds of shells of an account; those of the form `NAME (ACCOUNT)` with the same accounts are put together."""
+    accounts: dict[str, list[str]] = {}
+    for place in dict.fromkeys(where):
+        name, _, account = place.partition(" (")
+        accounts.setdefault(name, []).extend([account.rstrip(")")] if account else [])
+    names: dict[str, list[str]] = {}
+    for name, of_name in accounts.items():
+        names.setdefault(", ".join(of_name), []).append(name)
+    return "; ".join(f"{and_more(of, most)} ({who})" if who else and_more(of, _NAMED) for who, of in names.items())
+
+
+def same_on_nodes(loose: Iterable[Loose]) -> list[Loose]:
+    """Return each finding once, with all nodes to which it applies."""
+    nodes: dict[Loose, list[str]] = {}
+    for one in loose:
+        bare = replace(one, finding=replace(_on(one.finding, one.finding.nodes or _EACH, _EACH), nodes=""))
+        nodes.setdefault(bare, []).extend(expand(one.finding.nodes) if one.finding.nodes else ())
+    return [
+        replace(one, finding=replace(_on(one.finding, _EACH, fold(of)), nodes=fold(of))) for one, of in nodes.items()
+    ]
+
+
+_EACH = "@"  # stands for the nodes of the finding
+
+
+def _on(finding: AuditFinding, nodes: str, others: str) -> AuditFinding:
+    """Return the finding with the steps of its hint that were for `nodes` for others."""
+    actions = (replace(each, nodes=others) if each.nodes == nodes else each for each in finding.actions)
+    return replace(finding, actions=tuple(actions))

@@ -52,7 +52,7 @@ def judge(evidence: Evidence, checks: Mapping[str, Check], look_again: LookAgain
     notebook = Notebook()
     for row in (row for of in rows.values() for row in of if isinstance(row, Noted)):
         notebook.note(row.compared, row.values)
-    loose = [_loose(name, row) for name, of in rows.items() for row in of if isinstance(row, Found)]
+    loose = [one for name, of in rows.items() for one in loose_of(name, of)]
     of_engine = [_of_engine("mistake", name, evidence, error=error) for name, error in mistakes.items()]
     of_engine += _not_here(evidence)
     of_engine += joined(_gone(evidence, notebook, compared))
@@ -72,6 +72,11 @@ def rows_of(check: Check, evidence: Evidence) -> tuple[Judged, ...]:
         raise answer
     given = evidence.of_check(check.table)
     return tuple(judged(chain(rows_of_table(given), check.judge(given))))
+
+
+def loose_of(check: str, rows: Iterable[Judged]) -> list[Loose]:
+    """Return the findings of one check, in its order."""
+    return [_loose(check, row) for row in rows if isinstance(row, Found)]
 
 
 def _loose(check: str, row: Found) -> Loose:

@@ -11,10 +11,10 @@ from types import ModuleType
 from typing import Any
 
 from envmgr.audit.ask import other_modules
-from envmgr.audit.causes import TraceQuestion, Traces
-from envmgr.audit.checks import all_checks, get_check, munge
+from envmgr.audit.checks import all_checks
 from envmgr.audit.controller import SlurmView
-from envmgr.audit.judge import AuditJudged, judge, loose_of, questions_of, rows_of
+from envmgr.audit.findings import joined
+from envmgr.audit.judge import AuditJudged, judge, loose_of, rows_of
 from envmgr.audit.model import Check, Drift, Evidence, audit_parts, check_of
 from envmgr.audit.plan import AuditPlan, AuditRequest, ExpectedInstall, PublishedGeneration
 from envmgr.audit.table import CheckTable, Declared, UndeclaredFactError, Words
@@ -114,7 +114,6 @@ def evidence(
     """
     refuse_undeclared([*answers.values(), *(own or {}).values()])
     view = SlurmView(slurm or {}, slurm_broken)
-    here: dict[str, object] = {"munge": munge.Decoded({})} if slurm or slurm_broken else {}
     by_facts: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for node, facts in answers.items():
         # a real answer has facts of all checks: `other_modules.cut` is of none that is judged here
@@ -143,7 +142,7 @@ def evidence(
         published(entries or {}),
         {way: fleet},
         slurm=view,
-        answers=here | {**(asked_here or {})},
+        answers=asked_here or {},
         **more,
     )
 
@@ -151,8 +150,7 @@ def evidence(
 @cache
 def declared() -> Declared:
     """The facts that any check's table declares, or every probe's."""
-    named = (other_modules.CHECK, get_check("inventory"))
-    return Declared(*(check.table for check in (*all_checks().values(), *named)))
+    return Declared(*(check.table for check in (*all_checks().values(), other_modules.CHECK)))
 
 
 def refuse_undeclared(answers: Iterable[Mapping[str, str]]) -> None:
@@ -161,10 +159,10 @@ def refuse_undeclared(answers: Iterable[Mapping[str, str]]) -> None:
         raise UndeclaredFactError(f"no table declares {', '.join(unknown)}")
 
 
-def found(check: Check | ModuleType, given: Evidence, traces: Traces | None = None) -> list[Finding]:
-    """The findings of one check, as they come; without `traces` no trace shows a line."""
+def found(check: Check | ModuleType, given: Evidence) -> list[Finding]:
+    """The findings of one check, as they come, each once for all its places."""
     whole = as_check(check)
-    return [one.finding for one in loose_of(whole, rows_of(whole, given), traces or Traces({}))]
+    return [*joined(one.finding for one in loose_of(whole.name, rows_of(whole, given)))]
 
 
 def judgement(given: Evidence, checks: Mapping[str, Check]) -> AuditJudged:
@@ -186,14 +184,9 @@ def comparing(values: Mapping[str, tuple[str, ...]], *, kept: bool) -> Check:
     return Check(judge=lambda evidence: [Drift(evidence, row, values, None, {}, kept)], table=CheckTable(part="x"))
 
 
-def wanted_lines(check: Check | ModuleType, given: Evidence) -> list[TraceQuestion]:
-    """What the hints of its findings ask of traced shells."""
-    return questions_of(rows_of(as_check(check), given))
-
-
-def told(check: Check | ModuleType, given: Evidence, traces: Traces | None = None) -> list[str]:
+def told(check: Check | ModuleType, given: Evidence) -> list[str]:
     """Each finding on one line: `severity nodes: where: found | expected | hint`, as it comes."""
-    return [line(finding) for finding in found(check, given, traces)]
+    return [line(finding) for finding in found(check, given)]
 
 
 def line(f: Finding) -> str:

@@ -46,6 +46,10 @@ def main(arguments: list[str]) -> int:
         return 1 if over else 0
     for folder in _FOLDERS:
         sys.stdout.write("\n".join(rows(Path(folder))) + "\n")
+    audit = [Path("envmgr/audit"), Path("envmgr/probe")]
+    code = sum(measure(path.read_text()).code for folder in audit for path in python_files(folder))
+    other = [sum(lines_of(folder, ending) for folder in audit) for ending in ("yaml", "sh")]
+    sys.stdout.write(f"the audit and its probe\n  {'code, yaml, shell lines':26} {code}, {other[0]}, {other[1]}\n")
     by_hand, generated = pages(Path())
     sys.stdout.write(f"docs\n  {'bytes by hand':26} {by_hand}\n  {'bytes generated':26} {generated}\n")
     return 0
@@ -94,9 +98,16 @@ def rows(folder: Path) -> Iterator[str]:
         f"lines over {LONG_LINE} columns": sum(each.long_lines for each in found),
         "fmt: skip": sum(each.skips for each in found),
         "import chain": longest_chain(imports_of(folder, files)),
+        "yaml lines": lines_of(folder, "yaml"),
+        "shell lines": lines_of(folder, "sh"),
     }
     yield f"{folder}/"
     yield from (f"  {name:26} {value}" for name, value in table.items())
+
+
+def lines_of(folder: Path, ending: str) -> int:
+    """Count the lines of all files below `folder` with this ending, as `wc -l` does."""
+    return sum(path.read_bytes().count(b"\n") for path in folder.rglob(f"*.{ending}") if not _hidden(path))
 
 
 def share(part: int, whole: int) -> str:
@@ -106,7 +117,11 @@ def share(part: int, whole: int) -> str:
 
 def python_files(folder: Path) -> list[Path]:
     """Return the Python files below `folder`, sorted; nothing below a folder whose name begins with a dot."""
-    return [p for p in sorted(folder.rglob("*.py")) if p.is_file() and not any(x.startswith(".") for x in p.parts)]
+    return [p for p in sorted(folder.rglob("*.py")) if p.is_file() and not _hidden(p)]
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
 
 
 def measure(text: str) -> Measured:

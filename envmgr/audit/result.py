@@ -17,7 +17,7 @@ from envmgr.wording import counted
 
 _RUNS = {True: "yes", False: "no", None: "not known"}
 _PROOF = {"contexts", "resolution", "loading"}
-_ALONE = {"contexts", "resolution", "modulefiles", "site-modules"}
+_ALONE = {"contexts", "resolution", "inventory", "site-modules"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from envmgr.audit.inventory.kinds import KINDS
-from envmgr.probe.model import Facts
+from envmgr.probe.model import Facts, ProbeStage
 from envmgr.probe.shell import looked_key
 
 _PART = "inventory"
@@ -30,7 +30,7 @@ def read_inventory(facts: Facts, beginning: str = "") -> NodeInventory:
 
     Kinds that the answer says nothing about, because the look did not end, are closed.
     """
-    scope = "shell" if beginning else "node"
+    scopes = ("shell",) if beginning else ("node", "login")
     values: dict[tuple[str, str], str] = {}
     told: dict[str, list[str]] = {"closed": [], "cut": []}
     start = f"{beginning}{_PART}."
@@ -46,8 +46,11 @@ def read_inventory(facts: Facts, beginning: str = "") -> NodeInventory:
                 if tab:
                     values[kind, key] = value
     closed = {line for line in told["closed"] if line in KINDS}
-    if f"{beginning}{looked_key(_PART, 'context' if beginning else 'node')}" not in facts or "all" in told["closed"]:
-        closed = {name for name, kind in KINDS.items() if kind.scope == scope}
+    for name, of in KINDS.items():
+        stage: ProbeStage = "context" if beginning else "login" if of.scope == "login" else "node"
+        looked = f"{beginning}{looked_key(_PART, stage)}" in facts and "all" not in told["closed"]
+        if of.scope in scopes and not looked:
+            closed.add(name)
     unread = (line.partition(" ") for line in told["closed"])
     return NodeInventory(
         {at: value for at, value in values.items() if at[0] not in closed},

@@ -49,7 +49,7 @@ class InventoryKind(FrozenModel):
     The greater its `depth`, from 0 to 1, the nearer it is to a cause. A `baseline` has it, or not.
     """
 
-    scope: Literal["node", "shell", "slurm"]
+    scope: Literal["node", "shell", "login", "slurm"]
     symptom: bool = False
     depth: float
     baseline: bool = True

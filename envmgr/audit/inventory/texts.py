@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from envmgr.audit.ask.peer_addresses import peers_text
 from envmgr.audit.plan import AuditPlan
+from envmgr.audit.shell.shared_shell import shared
 from envmgr.probe.model import ProbeStage
 from envmgr.system.shelltext import assign, script_text
 
 _LEAST = 5  # seconds
+_FILES, _DEEP = 10_000, 100_000  # so many modulefiles of a folder at most
 
 
 def inventory_texts(plan: AuditPlan) -> dict[ProbeStage, str]:
     """Return stage -> the text that reports `inventory.KIND|KEY<TAB>VALUE` there."""
     given = assign(inventory_salt=plan.salt, inventory_seconds=max(_LEAST, plan.seconds // 2))
     given += script_text(__file__, "tell.sh")
+    modules = assign(modules_most=_DEEP if plan.deep else _FILES, modules_seconds=min(plan.seconds, 30 if plan.deep else 10))
+    modules += shared("named_paths") + script_text(__file__, "modules.sh")
     return {
         "node": given + peers_text(plan.peers) + script_text(__file__, "system.sh"),
         "context": given + script_text(__file__, "shell.sh"),
+        "login": given + modules,
     }

@@ -1,0 +1,45 @@
+# shellcheck shell=sh
+# Modulefiles that other tools made: in the folders of this user's MODULEPATH, but for the prefix's, the content of each file, what the user cannot
+# read, and the paths of software that they name and that are not there. Behind named_paths.sh. What a server does not tell in time is closed.
+: "${prefix?}" "${room?}" "${modules_most?}" "${modules_seconds?}"
+
+modules_files() { # FOLDER
+  cd "$1" || return
+  find -L . \( -type d ! \( -readable -executable \) -o -type f ! -readable \) -printf "modfile\t$1/%P\tclosed\n" 2>/dev/null | head -n 50
+  find -L . -type f -readable -printf '%P\0' 2>/dev/null | LC_ALL=C sort -z | head -z -n "$modules_most" | xargs -0 -r -n 200 sha256sum -- >"$room/modules.sums"
+  if [ "$(wc -l <"$room/modules.sums")" -gt 300 ]; then # a line for each folder in it
+    rm -rf "$room/modules.of" && mkdir "$room/modules.of" || return
+    awk -v there="$room/modules.of/" '
+      { path = substr($0, 67); slash = index(path, "/"); of = slash ? substr(path, 1, slash - 1) : path }
+      of != last { if (last != "") close(there last); last = of }
+      { print >(there of) }' "$room/modules.sums"
+    (cd "$room/modules.of" && find . -type f -printf '%P\0' | LC_ALL=C sort -z | xargs -0 -r -n 200 sha256sum --) >"$room/modules.sums"
+  fi
+  awk -v folder="$1" '{ printf "modfile\t%s/%s\t%s\n", folder, substr($0, 67), substr($0, 1, 12) }' "$room/modules.sums"
+}
+modules_paths() { # FOLDER: what they name, but for the system's own
+  (cd "$1" && find -L . -type f -printf '%P\n' 2>/dev/null | LC_ALL=C sort | head -n 2000 | tr '\n' '\0' |
+    xargs -0 -r grep -o -s -H -E '["{[:space:]]/[A-Za-z0-9_./+-]+' | sed 's/:["{[:space:]]/ /' | LC_ALL=C sort -u | head -n 4000) | named_paths |
+    awk -v folder="$1" '{
+      closed = $NF == "closed"
+      path = closed ? $(NF - 1) : $NF
+      file = substr($0, 1, index($0, " /") - 1)
+      if (!told[path]++) printf "modpath\t%s\t%s: %s/%s names it\n", path, closed ? "closed" : "not there", folder, file
+    }' | head -n 100
+}
+modules_look() {
+  modules_closed=
+  printf '%s\n' "${MODULEPATH-}" | tr : '\n' | sed 's|//*$||' | grep '^/' | grep -v -F -e "$prefix/" | sort -u >"$room/modules.folders"
+  while IFS= read -r modules_folder; do
+    [ -d "$modules_folder" ] || continue
+    for modules_kind in modfile modpath; do
+      if [ "$modules_kind" = modfile ]; then modules_what=modules_files; else modules_what=modules_paths; fi
+      with_limit "$modules_seconds" "$room/modules" "$modules_what" "$modules_folder"
+      if [ "$?" = 124 ]; then modules_closed="$modules_closed $modules_kind"; else cat "$room/modules"; fi
+    done
+  done <"$room/modules.folders"
+  for modules_kind in modfile modpath; do
+    case $modules_closed in *$modules_kind*) ;; *) printf 'looked\t%s\n' "$modules_kind" ;; esac
+  done
+}
+modules_look | inventory_tell modfile modpath

@@ -1,0 +1,97 @@
+"""What the inventory says of modulefiles that other tools made: its shell text, run here on folders of few, many, closed and moved files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from envmgr.audit.inventory.modules import read_modules
+from tests.helpers.evidence import evidence
+from tests.unit.audit.test_inventory import changes, place, read, run
+
+__all__ = ["place"]  # a fixture
+
+
+@pytest.fixture
+def top(place: Path) -> Iterator[Path]:
+    folder = place / "m"
+    for package in ("a", "b"):
+        (folder / package).mkdir(parents=True)
+        for version in (1, 2):
+            (folder / f"{package}/{version}.lua").write_text(
+                f'prepend_path("PATH", "{place}/sw/{package}/{version}/bin")\n'
+            )
+            (place / f"sw/{package}/{version}/bin").mkdir(parents=True)
+    yield folder
+
+
+def look(place: Path, top: Path, *argv: str) -> str:
+    return run("login", place, *argv, "sh", before=f"MODULEPATH={top}:/sw/modules:{place}/none")
+
+
+def test_changed_file_lost_file_and_lost_software_are_each_a_row(place: Path, top: Path) -> None:
+    before = read(look(place, top))
+    assert {key for kind, key in before.values} == {f"{top}/{of}/{n}.lua" for of in "ab" for n in (1, 2)}
+    (top / "a/1.lua").write_text(f'prepend_path("PATH", "{place}/sw/a/1/bin") -- changed\n')
+    (top / "b/2.lua").unlink()
+    shutil.rmtree(place / "sw/a/2")
+    found = changes(before, read(look(place, top)))
+    assert sorted(found) == [
+        ("modfile", f"{top}/a/1.lua"),
+        ("modfile", f"{top}/b/2.lua"),
+        ("modpath", f"{place}/sw/a/2/bin"),
+    ]
+    assert found["modpath", f"{place}/sw/a/2/bin"][1] == f"not there: {top}/a/2.lua names it"
+    assert found["modfile", f"{top}/b/2.lua"][1] is None
+
+
+def test_very_many_files_are_a_row_for_each_folder(place: Path, top: Path) -> None:
+    for number in range(400):
+        (top / f"a/n{number:03}.lua").write_text(f"-- {number}\n")
+    before = read(look(place, top))
+    assert {key for kind, key in before.values if kind == "modfile"} == {f"{top}/a", f"{top}/b"}
+    (top / "b/1.lua").write_text("-- another\n")
+    assert [*changes(before, read(look(place, top)))] == [("modfile", f"{top}/b")]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_what_the_user_cannot_read_is_closed(place: Path, top: Path) -> None:
+    (top / "a/1.lua").chmod(0o600)
+    (place / "sw/b").chmod(0o700)
+    as_nobody = ["setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups"]
+    found = read(look(place, top, *as_nobody)).values
+    assert found["modfile", f"{top}/a/1.lua"] == "closed"
+    assert found["modpath", f"{place}/sw/b"] == f"closed: {top}/b/1.lua names it"
+
+
+def test_folder_that_hangs_closes_its_kinds(place: Path, top: Path) -> None:
+    (place / "bin").mkdir()
+    (place / "bin/find").write_text("#!/bin/sh\nexec sleep 1000\n")
+    (place / "bin/find").chmod(0o755)
+    answer = run("login", place, "sh", before=f"MODULEPATH={top}; PATH={place}/bin:$PATH; modules_test=yes", seconds=2)
+    assert {"modfile", "modpath"} <= read(answer).closed
+
+
+def test_modules_of_samples_are_compared_where_they_were_tried() -> None:
+    given = evidence(
+        {
+            "c1": {"site_modules.loads.gcc/13": "yes", "site_modules.sets.gcc/13": "A=/x/c1\nB=1"},
+            "c2": {"site_modules.failed.gcc/13": "no licence", "site_modules.has.gcc/13": "- /opt/gcc"},
+            "c3": {},
+        },
+        own={"c1": {"host": "c1"}},
+    )
+    ((first, second),) = read_modules(given.fleet)
+    assert first[0].values == {
+        ("module", "gcc/13 load"): "loads",
+        ("module", "gcc/13 sets A"): "/x/NODE",
+        ("module", "gcc/13 sets B"): "1",
+    }
+    assert second[0].values == {
+        ("module", "gcc/13 load"): "does not load: no licence",
+        ("module", "gcc/13 names /opt/gcc"): "not there",
+    }

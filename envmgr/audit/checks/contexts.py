@@ -27,7 +27,7 @@ from collections.abc import Mapping
 
 from envmgr.audit.model import AskedShell, Check, Evidence, ProbeTexts, Row, Rows
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.shell.modulepath import generations_in_path, module_commands
+from envmgr.audit.shell.modulepath import generations_in_path
 from envmgr.audit.shell.shared_shell import shared
 from envmgr.audit.table import Steps, fields_of, short
 from envmgr.modules.node_paths import SLURM_LINE
@@ -51,7 +51,7 @@ def judge(evidence: Evidence) -> Rows:
     for shell in evidence.each_shell():
         yield from _of_shell(shell, no_terminal, evidence)
     if evidence.alone:
-        yield from module_commands(evidence)
+        yield from _no_module_at_all(evidence)
     yield from _prints(evidence)
     yield from _terminals(evidence)
     if "ssh" in evidence.ways and "root" not in evidence.plan.accounts and not evidence.plan.request.here:
@@ -71,6 +71,14 @@ def _of_shell(shell: AskedShell, no_terminal: frozenset[str], evidence: Evidence
         yield from _module_command(probed, evidence)
         yield from _told(probed, evidence)
         yield from _generations(probed, evidence)
+
+
+def _no_module_at_all(evidence: Evidence) -> Rows:
+    """Yield that no login shell has a `module`. One that only some nodes lack is compared by the check `inventory`."""
+    logins = [shell.having("module") for shell in evidence.each_shell() if shell.context.name == "bash-login"]
+    nodes = [node for shell in logins for node in shell.fleet.nodes]
+    if nodes and {value for shell in logins for value in shell.by_value("module")} == {"no"}:
+        yield evidence.say("no_module_at_all", dict.fromkeys(nodes))
 
 
 # The answer of the shell text, without a number at its end -> the row.

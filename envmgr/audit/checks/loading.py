@@ -35,31 +35,23 @@ def judge(evidence: Evidence) -> Rows:
 
 
 def _differences(entry: str, fleet: Fleet, evidence: Evidence) -> Rows:
-    """Yield nodes where loading the entry gives another environment than on this host.
+    """Yield nodes where loading the entry gives another environment than on this host, or without Lmod here than on most.
 
-    If no node agrees with this host, nodes are compared with each other, and none is accused of differing from this
-    host.
+    If nodes agree with each other and not with this host, none is accused.
     """
     here = evidence.plan.loads.get(entry)
     found = fleet.by_value(f"loading.sha256.{entry}")
     texts = {value: _text(entry, value, fleet) for value in found}
-    if here is not None and _sum(here) in found:
-        for value, nodes in found.items():
-            if value != _sum(here):
-                other = _other(texts[value], escaped(here, "\n"))
-                yield evidence.say("other_than_here", nodes, entry=entry, other=other)
-        return
-    if here is not None and len(found) == 1:
+    if here is not None and len(found) == 1 and _sum(here) not in found:
         ((value, nodes),) = found.items()
         changed = changed_lines(texts[value], escaped(here, "\n"))
         yield evidence.say("nowhere_as_here", between=nodes, entry=entry, changed=changed)
-    yield evidence.compared(  # a baseline may have another environment
-        "environment", found, entry=entry, told=lambda of: _other(texts[of.value], texts.get(of.right, ""))
-    )
-
-
-def _other(text: str, reference: str) -> str:
-    return f"gives another environment: {short(changed_lines(text, reference))}"
+        return
+    right = _sum(here) if here is not None else max(found, key=lambda value: len(found[value]), default="")
+    reference = escaped(here, "\n") if here is not None else texts.get(right, "")
+    for value, nodes in found.items():
+        if value != right:
+            yield evidence.say("other", nodes, entry=entry, changed=short(changed_lines(texts[value], reference)))
 
 
 def _text(entry: str, value: str, fleet: Fleet) -> str:

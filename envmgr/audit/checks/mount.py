@@ -80,8 +80,6 @@ def judge(evidence: Evidence) -> Rows:
         return
     sources = fleet.sound.by(_source)
     right = evidence.site.mount.source or _right_source(sources, evidence)
-    if not right:
-        yield evidence.compared("source", sources)
     mounts = [*(group.facts for group in fleet.groups), evidence.controller]
     points = [facts["mount.point"] for facts in mounts if "mount.point" in facts and _source(facts) == right]
     there, ask = points[0] if points else str(evidence.site.prefix), "" if right in sources else _WHICH

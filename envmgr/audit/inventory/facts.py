@@ -45,6 +45,10 @@ def read_inventory(facts: Facts, beginning: str = "") -> NodeInventory:
                 key, tab, value = line.partition(_TAB)
                 if tab:
                     values[kind, key] = value
+    if beginning and (said := facts.get(f"{beginning}module")) is not None:  # the check `contexts` asks for it
+        values["modcmd", "module"] = {"yes": "Lmod's", "no": "not there"}.get(
+            said, facts.get(f"{beginning}tool") or said
+        )
     closed = {line for line in told["closed"] if line in KINDS}
     for name, of in KINDS.items():
         stage: ProbeStage = "context" if beginning else "login" if of.scope == "login" else "node"

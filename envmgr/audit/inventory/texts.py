@@ -16,7 +16,9 @@ def inventory_texts(plan: AuditPlan) -> dict[ProbeStage, str]:
     """Return stage -> the text that reports `inventory.KIND|KEY<TAB>VALUE` there."""
     given = assign(inventory_salt=plan.salt, inventory_seconds=max(_LEAST, plan.seconds // 2))
     given += script_text(__file__, "tell.sh")
-    modules = assign(modules_most=_DEEP if plan.deep else _FILES, modules_seconds=min(plan.seconds, 30 if plan.deep else 10))
+    modules = assign(
+        modules_most=_DEEP if plan.deep else _FILES, modules_seconds=min(plan.seconds, 30 if plan.deep else 10)
+    )
     modules += shared("named_paths") + script_text(__file__, "modules.sh")
     return {
         "node": given + peers_text(plan.peers) + script_text(__file__, "system.sh"),

@@ -15,7 +15,7 @@ from functools import partial
 
 from envmgr.audit.ask.as_users import ask_as_users
 from envmgr.audit.ask.ask_nodes import Asker, log_part, nodes_to_ask, read_logs, where_nothing_hangs
-from envmgr.audit.ask.expected_generation import choose_samples, expected_installs, read_published
+from envmgr.audit.ask.expected_generation import read_published, with_published
 from envmgr.audit.ask.gpu_jobs import ask_gpu_jobs
 from envmgr.audit.ask.peer_addresses import peers_here
 from envmgr.audit.ask.submit_hosts import NOBODY, SubmitHosts, both, submit_hosts, this_host
@@ -24,7 +24,7 @@ from envmgr.audit.causes import Trace, TraceQuestion, Traces, nodes_to_trace, re
 from envmgr.audit.controller import Controller
 from envmgr.audit.fit.matrix import groups_by_kind
 from envmgr.audit.model import Check, Evidence, Want, audit_parts, standing_alone
-from envmgr.audit.plan import AuditPlan, AuditRequest, ExpectedInstall, PublishedGeneration
+from envmgr.audit.plan import AuditPlan, AuditRequest, PublishedGeneration
 from envmgr.audit.second_look import LookAgain, Seen, Wanted, read_second_look, second_look_part
 from envmgr.audit.shell.shared_shell import expected_effects
 from envmgr.audit.table import UndeclaredFactError
@@ -145,7 +145,7 @@ class _Gathering:
     def evidence(self, plan: AuditPlan, published: PublishedGeneration | None, controller: Facts) -> Evidence:
         asker, site, runner = self.asker, self.asker.site, self.asker.runner
         if published is not None:
-            plan = self._with_published(plan, published)
+            plan = with_published(plan, published, runner, asker.left)
         if self._want("peers"):
             plan = replace(plan, peers=peers_here(self.nodes, plan.day, runner, asker.left))
         parts = audit_parts(self.checks.values(), plan)
@@ -285,24 +285,6 @@ class _Gathering:
             ]
             fleet = self.asker.ssh(nodes, script, None, label="looking again at what differs") if nodes else NOBODY
             return read_second_look(both(fleet, beside.result() or NOBODY))
-
-    def _with_published(self, plan: AuditPlan, published: PublishedGeneration) -> AuditPlan:
-        samples = choose_samples(plan.request.modules, published)
-        roots = {name: published.specs[name].root for name in samples}
-        installs: tuple[ExpectedInstall, ...] = ()
-        if self._want("installs"):
-            deep = samples if plan.deep else ()
-            prefix = Prefix(self.asker.site.prefix)
-            installs = expected_installs(prefix, published, deep, self.asker.runner, self.asker.left)
-        return replace(
-            plan,
-            number=published.record.number,
-            link=published.link,
-            samples=samples,
-            roots=roots,
-            installs=installs,
-            outside=published.outside,
-        )
 
     def _with_answers(self, evidence: Evidence) -> Evidence:
         """Ask this host the questions of the checks."""

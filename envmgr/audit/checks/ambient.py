@@ -234,4 +234,4 @@ def _variables(facts: Facts, shell: AskedShell) -> dict[str, str]:
     return dict(line.partition("=")[::2] for line in lines)
 
 
-CHECK = Check(judge=judge, probe=probe, wants=frozenset({"installs", "modules"}), joins=True)
+CHECK = Check(judge=judge, probe=probe, wants=frozenset({"modules"}), joins=True)

@@ -256,4 +256,4 @@ def _paths(lines: Iterable[str]) -> str:
     return ", ".join(line.partition(": FAILED")[0] for line in lines)
 
 
-CHECK = Check(judge=judge, joins=True, probe=probe, wants=frozenset({"installs", "published", "modules"}), loads=True)
+CHECK = Check(judge=judge, joins=True, probe=probe, wants=frozenset({"published", "modules"}), loads=True)

@@ -161,15 +161,6 @@ def test_what_login_bash_has_and_a_job_has_not_is_a_note() -> None:
     ]
 
 
-def test_manifests_are_read_for_checks_that_need_them_alone() -> None:
-    assert {name for name, check in all_checks().items() if "installs" in check.wants} == {
-        "ambient",
-        "runtimes",
-        "site-modules",
-        "software",
-    }
-
-
 @pytest.mark.parametrize("shell", ["dash", "bash", "zsh"])
 def test_what_changes_shells_and_programs_is_told_where_it_is_exported(shell: str) -> None:
     where = "emulate sh 2>/dev/null; " if shell == "zsh" else ""

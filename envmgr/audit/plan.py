@@ -48,32 +48,10 @@ class AuditRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class PublishedGeneration:
-    """The published generation, which every node should resolve, or a candidate for shells that ask for it. `link` of the
-    prefix names it; `since` is when that began, in epoch seconds.
-    """
-
-    record: GenerationRecord
-    record_sha256: str
-    specs: Mapping[str, ModuleSpec]
-    kept: tuple[int, ...]
-    since: float
-    link: Literal["current", "candidate"] = "current"
-
-    @property
-    def outside(self) -> dict[str, Outside]:
-        """The trees outside of the store that it leads to, by entry."""
-        return {name: spec.outside for name, spec in self.specs.items() if spec.outside is not None}
-
-
-@dataclass(frozen=True, slots=True)
 class ExpectedInstall:
-    """The install of `entry` at `root`, by its manifest.
+    """The install of `entry` at `root`. `program`, `file` and `checked` are as its publish recorded them (`Expected`).
 
-    `program` is the first executable that the entry puts into PATH, `file` what is looked at: that, or a file of it
-    where it has none. Both are relative to `root`, and empty where the manifest could not be read. `sums` is path -> sha256.
-    `checked` means that it has a program that checks a node (`NODE_CHECK`). `outside`: `root` is a tree that is
-    not ours.
+    `sums` is path -> sha256 of files to hash; None where there is none. `outside`: `root` is a tree that is not ours.
     """
 
     entry: str
@@ -83,6 +61,26 @@ class ExpectedInstall:
     sums: Mapping[str, str] | None = None
     checked: bool = False
     outside: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedGeneration:
+    """The published generation, which every node should resolve, or a candidate for shells that ask for it. `link` of the
+    prefix names it; `since` is when that began, in epoch seconds. `installs` are those of all entries.
+    """
+
+    record: GenerationRecord
+    record_sha256: str
+    specs: Mapping[str, ModuleSpec]
+    kept: tuple[int, ...]
+    since: float
+    link: Literal["current", "candidate"] = "current"
+    installs: tuple[ExpectedInstall, ...] = ()
+
+    @property
+    def outside(self) -> dict[str, Outside]:
+        """The trees outside of the store that it leads to, by entry."""
+        return {name: spec.outside for name, spec in self.specs.items() if spec.outside is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

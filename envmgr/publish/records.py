@@ -14,6 +14,7 @@ from pydantic import SerializerFunctionWrapHandler, ValidationError, model_seria
 
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import ModuleSpec, Pip, default_entries
+from envmgr.store.expected import Expected
 from envmgr.store.manifest import InstallFacts, read_manifest
 from envmgr.store.prefix import Install, Prefix, installs
 from envmgr.system.files import read_regular
@@ -90,10 +91,13 @@ class GenerationRecord(FrozenModel):
 
 
 class PublishedSpec(FrozenModel):
-    """The data that a later generation needs to render an entry again: the module, and the install's part of it."""
+    """The data that a later generation needs to render an entry again: the module, and the install's part of it; and
+    what an audit expects of that.
+    """
 
     spec: ModuleSpec
     facts: InstallFacts
+    expected: Expected = Expected()
 
 
 def current_number(prefix: Prefix) -> int | None:

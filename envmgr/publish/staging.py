@@ -18,6 +18,7 @@ from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
 from envmgr.publish import plan, records
 from envmgr.publish.candidates import find_same, mark
+from envmgr.publish.expected import with_expected
 from envmgr.publish.extras import Extra, GenerationContents, write_extras
 from envmgr.publish.flip_guards import require_good_flip, require_not_replayed, require_unchanged_generation
 from envmgr.publish.flips import once_current
@@ -267,6 +268,7 @@ def staging(work: StagingWork) -> Iterator[tuple[int | None, StagedGeneration | 
         plan.refuse_name_clash(merged)
         # `gc` may have removed an install before the row was there.
         check_installs(prefix, change)
+        merged = with_expected(merged, old, changed, manifests, prefix)
         number, folder = _take_number(row, work, number, {path for entry in entries.values() for path in entry.paths})
         found = StagedGeneration(
             work, change, number, folder, parent, merged, entries, manifests, frozenset(changed), {}, utc_now()

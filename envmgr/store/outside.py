@@ -16,6 +16,7 @@ from typing import Literal
 
 from envmgr.errors import EnvmgrError
 from envmgr.modules.spec import EnvOp, Outside
+from envmgr.store.expected import expected_of
 from envmgr.store.tree import TreePath, look_at_tree
 from envmgr.system.files import sha256_bytes
 from envmgr.system.untrusted_files import MANIFEST, read_bytes, why_unreadable
@@ -103,35 +104,10 @@ def describe_outside(
     name: str,
 ) -> Outside:
     """Return what modules and the audit know of a tree, the first of `roots`. `name` is the entry's."""
-    path = Path(roots[0])
-    program = _first_program(path, seen, environment, name)
-    file = program or next((row.path for row in seen.rows if row.kind == "file"), "")
-    return Outside(
-        path=str(path), roots=roots, how=how, ignore=ignore, shape=shape_of(seen.rows, how), program=program, file=file
-    )
-
-
-def _first_program(path: Path, seen: OutsideTree, environment: Iterable[EnvOp], name: str) -> str:
-    """Return the Python in the first folder of PATH that has a program, else the program with the entry's name, else
-    the first by name.
-    """
-    folders: list[str] = []
-    for op in environment:
-        if op.name == "PATH" and op.kind in ("prepend", "append") and not op.at_load:
-            parts = [os.path.relpath(part, path) for part in op.value.split(":") if f"{part}/".startswith(f"{path}/")]
-            folders = [*parts, *folders] if op.kind == "prepend" else [*folders, *parts]
-    for folder in dict.fromkeys(folders):
-        begin = "" if folder == "." else f"{folder}/"
-        there = {
-            row.path.removeprefix(begin): row.kind
-            for row in seen.rows
-            if row.path.startswith(begin) and (row.kind == "link" or (row.kind == "file" and row.mode & 0o100))
-        }
-        plain = sorted(each for each, kind in there.items() if "/" not in each and kind == "file")
-        for each in ("python", name, name.lower(), *plain):
-            if each in there:
-                return begin + each
-    return ""
+    path = str(Path(roots[0]))
+    of = expected_of(path, seen.rows, environment, name)
+    shape = shape_of(seen.rows, how)
+    return Outside(path=path, roots=roots, how=how, ignore=ignore, shape=shape, program=of.program, file=of.file)
 
 
 def seen_text(seen: OutsideTree) -> str:

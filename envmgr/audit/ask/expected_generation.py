@@ -1,20 +1,17 @@
-"""The expected state of every node: the published generation and its installs, as this host reads them."""
+"""The expected state of every node: the published generation, as this host reads it."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from envmgr.audit.plan import ExpectedInstall, PublishedGeneration
+from envmgr.audit.plan import AuditPlan, ExpectedInstall, PublishedGeneration
 from envmgr.catalog.names import nearest
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.modules.spec import ModuleSpec
 from envmgr.publish.records import RECORD, complete_numbers, published_spec, read_current, read_specs
-from envmgr.store.manifest import NODE_CHECK
 from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner, run_detached
 from envmgr.system.scratch import scratch_folder
@@ -63,10 +60,15 @@ def read_published(
             raise
         if record is None:
             return None
+        items = {name: published_spec(item) for name, item in raw.items()}
         return PublishedGeneration(
             record=record,
             record_sha256=digest_of(here.generation(record.number) / RECORD, GENERATION),
-            specs={name: published_spec(item).spec for name, item in raw.items()},
+            specs={name: item.spec for name, item in items.items()},
+            installs=tuple(
+                ExpectedInstall(name, item.spec.home, outside=item.spec.outside is not None, **dict(item.expected))
+                for name, item in sorted(items.items())
+            ),
             kept=tuple(complete_numbers(here)),
             since=float((Path(folder) / "since").read_text()),
             link="candidate" if (Path(folder) / "link").read_text().strip() == "candidate" else "current",
@@ -99,95 +101,49 @@ def choose_samples(names: Sequence[str], published: PublishedGeneration) -> tupl
     return tuple(sorted([*first, *rest[::step]][:SAMPLE]))
 
 
-_INSTALLS_SECONDS = 20.0  # for reading manifests of a prefix that has just answered
+def with_published(plan: AuditPlan, published: PublishedGeneration, runner: Runner, seconds: float) -> AuditPlan:
+    """Return the plan with what is published, and to be expected. Only a `deep` one reads manifests, for `seconds` at
+    most.
+    """
+    samples = choose_samples(plan.request.modules, published)
+    ours = [name for name in samples if name not in published.outside]
+    sums = _drawn_sums(Prefix(Path(plan.prefix)), published, ours, runner, seconds) if plan.deep else {}
+    return replace(
+        plan,
+        number=published.record.number,
+        link=published.link,
+        samples=samples,
+        roots={name: published.specs[name].root for name in samples},
+        installs=tuple(replace(each, sums=sums.get(each.entry)) for each in published.installs),
+        outside=published.outside,
+    )
+
+
 _LARGEST, _MOST = 8 << 20, 24  # bytes of a file that is hashed on nodes, and files per entry
 _DRAWN = 60  # rows of a manifest from which these files are taken
 
 
-def expected_installs(
-    prefix: Prefix, published: PublishedGeneration, deep: Sequence[str], runner: Runner, seconds: float
-) -> tuple[ExpectedInstall, ...]:
-    """Return every published entry's install, by the manifests that can be read within `seconds`; `sums` for those of
-    `deep`.
-    """
-    manifests = {name: f"{entry.path}.manifest.json" for name, entry in sorted(published.record.entries.items())}
-    specs = published.specs
-    asked = [f"{path} {int(name in deep)} {_pattern(specs[name])}\n" for name, path in manifests.items()]
+def _drawn_sums(
+    prefix: Prefix, published: PublishedGeneration, entries: Sequence[str], runner: Runner, seconds: float
+) -> dict[str, dict[str, str]]:
+    """Return, for each entry whose manifest can be read within `seconds`, path -> sha256 of files drawn from it."""
     done = run_detached(
-        ["/bin/sh", "-c", script_text(__file__, "installs.sh"), "sh", str(prefix.root), str(_DRAWN)],
-        stdin="".join(asked),
-        seconds=min(_INSTALLS_SECONDS, seconds),
+        ["/bin/sh", "-c", script_text(__file__, "draw.sh"), "sh", str(prefix.root), str(_DRAWN)],
+        stdin="".join(f"{name} {published.record.entries[name].path}.manifest.json\n" for name in entries),
+        seconds=min(_SECONDS, seconds),
         check=runner.raise_if_cancelled,
     )
-    rows = _by_manifest(done.output)
-    found = (_expected(name, specs[name], rows.get(path, []), deep=name in deep) for name, path in manifests.items())
-    return tuple(found)
-
-
-def _by_manifest(output: str) -> dict[str, list[list[Any]]]:
-    found: dict[str, list[list[Any]]] = {}
-    rows: list[list[Any]] = []
-    for line in output.splitlines():
+    found: dict[str, dict[str, str]] = {}
+    name = ""
+    for line in done.output.splitlines():
         if line.startswith("@"):
-            rows = found.setdefault(line[1:], [])
-        elif line.startswith("["):
-            with suppress(ValueError):  # cut off at the time limit, or damaged: `verify` reports that
-                rows.append(_row(json.loads(line.rstrip(","))))
+            name = line[1:]
+            continue
+        with suppress(ValueError):  # cut off at the time limit, or damaged: `verify` reports that
+            match json.loads(line.rstrip(",")):
+                case [str(path), "file", str(), int(size), str(sha256)]:
+                    sums = found.setdefault(name, {})
+                    # sha256sum escapes other names
+                    if 0 < size <= _LARGEST and len(sums) < _MOST and path.isprintable() and "\\" not in path:
+                        sums[path] = sha256
     return found
-
-
-def _row(row: list[Any]) -> list[Any]:
-    """Return path, kind, mode, size, sha256 or target. Raises ValueError for anything else."""
-    if [type(value) for value in row] != [str, str, str, int, str]:
-        raise ValueError("no row of a manifest")
-    int(row[2], 8)
-    return row
-
-
-def _expected(name: str, spec: ModuleSpec, rows: Sequence[Sequence[Any]], *, deep: bool) -> ExpectedInstall:
-    if (tree := spec.outside) is not None:
-        return ExpectedInstall(name, tree.path, tree.program, tree.file or tree.program, None, outside=True)
-    program = _first_program(spec, rows)
-    file = program or next((str(row[0]) for row in rows if row[1] == "file"), "")
-    sums = None
-    if deep:
-        plain = [row for row in rows if row[0].isprintable() and "\\" not in row[0]]  # sha256sum escapes other names
-        hashed = [row for row in plain if row[1] == "file" and 0 < row[3] <= _LARGEST]
-        sums = {str(row[0]): str(row[4]) for row in hashed[-_MOST:]}
-    return ExpectedInstall(name, spec.root, program, file, sums, any(row[0] == NODE_CHECK for row in rows))
-
-
-def _first_program(spec: ModuleSpec, rows: Sequence[Sequence[Any]]) -> str:
-    """Return the Python of an entry that has one, else the program with the entry's name, else the first by name."""
-    names = {str(row[0]): row[1] == "link" for row in rows if row[1] == "link" or int(row[2], 8) & 0o100}
-    wanted = [*(["python"] if spec.python and spec.own_python else []), spec.name, spec.name.lower()]
-    for folder in _folders(spec):
-        in_folder = {Path(path).name: path for path in names if str(Path(path).parent) == folder}
-        for name in wanted:
-            if name in in_folder:
-                return in_folder[name]
-        if files := sorted(path for path in in_folder.values() if not names[path]):  # a link may name anything
-            return files[0]
-    return ""
-
-
-def _folders(spec: ModuleSpec) -> list[str]:
-    """Return the folders of the install that the module puts into PATH, the first one first; `.` is the install
-    itself.
-    """
-    found: list[str] = []
-    for change in spec.environment:
-        if change.name == "PATH" and change.kind in ("prepend", "append") and not change.at_load:
-            parts = [part for part in change.value.split(change.separator) if f"{part}/".startswith(f"{spec.root}/")]
-            inside = [part[len(spec.root) :].strip("/") or "." for part in parts]
-            found = [*inside, *found] if change.kind == "prepend" else [*found, *inside]
-    return list(dict.fromkeys(found))
-
-
-def _pattern(spec: ModuleSpec) -> str:
-    """Return an extended regular expression for rows of a manifest that may be programs."""
-    folders = [
-        "" if folder == "." else re.sub(r"([][.(){}*+?^$|\\])", r"\\\1", folder) + "/" for folder in _folders(spec)
-    ]
-    programs = [rf"({'|'.join(folders)})[^/\"]*"] if folders else []
-    return rf'^\["({"|".join([*programs, NODE_CHECK])})", "(file|link)"'

@@ -15,7 +15,7 @@ from functools import partial
 
 from envmgr.audit.ask.as_users import ask_as_users
 from envmgr.audit.ask.ask_nodes import Asker, log_part, nodes_to_ask, read_logs, where_nothing_hangs
-from envmgr.audit.ask.expected_generation import choose_samples, expected_installs, read_published
+from envmgr.audit.ask.expected_generation import read_published, with_published
 from envmgr.audit.ask.gpu_jobs import ask_gpu_jobs
 from envmgr.audit.ask.peer_addresses import peers_here
 from envmgr.audit.ask.submit_hosts import NOBODY, SubmitHosts, both, submit_hosts, this_host
@@ -23,7 +23,7 @@ from envmgr.audit.baseline import Baseline
 from envmgr.audit.controller import Controller
 from envmgr.audit.fit.matrix import groups_by_kind
 from envmgr.audit.model import Check, Evidence, Want, audit_parts, standing_alone
-from envmgr.audit.plan import AuditPlan, AuditRequest, ExpectedInstall, PublishedGeneration
+from envmgr.audit.plan import AuditPlan, AuditRequest, PublishedGeneration
 from envmgr.audit.second_look import LookAgain, Seen, Wanted, read_second_look, second_look_part
 from envmgr.audit.shell.shared_shell import expected_effects
 from envmgr.audit.table import UndeclaredFactError
@@ -143,7 +143,7 @@ class _Gathering:
     def evidence(self, plan: AuditPlan, published: PublishedGeneration | None, controller: Facts) -> Evidence:
         asker, site, runner = self.asker, self.asker.site, self.asker.runner
         if published is not None:
-            plan = self._with_published(plan, published)
+            plan = with_published(plan, published, runner, asker.left)
         if self._want("peers"):
             plan = replace(plan, peers=peers_here(self.nodes, plan.day, runner, asker.left))
         parts = audit_parts(self.checks.values(), plan)
@@ -157,24 +157,18 @@ class _Gathering:
         into_shells = any("context" in part.texts for part in parts)
         if into_shells and any(context.shell == "zsh" for context in over_ssh):
             plan = replace(plan, shells=(*plan.shells, *shells_of_jobs(runner, asker.left)))
-        if "ssh" in self.ways:
-            script = join_probes(parts, replace(plan, contexts=over_ssh))
-            with ThreadPoolExecutor(2) as pool:  # while nodes answer
-                looking = pool.submit(self._hosts, script, plan, parts)
-                loading = pool.submit(self._loads_here, plan)
+        script = join_probes(parts, replace(plan, contexts=over_ssh))
+        with ThreadPoolExecutor(2) as pool:  # while nodes answer
+            looking = pool.submit(self._hosts, script, plan, parts)
+            loading = pool.submit(self._loads_here, plan)
+            if "ssh" in self.ways:
                 found["ssh"] = asker.ssh(self.nodes, script, published)
-                here, whole = looking.result()
-                plan = replace(plan, loads=loading.result())
-        else:
-            with ThreadPoolExecutor(2) as pool:
-                looking = pool.submit(self._hosts, join_probes(parts, replace(plan, contexts=())), plan, parts)
-                loading = pool.submit(self._loads_here, plan)
-                if site.transport.via != "slurm":
-                    # look over ssh first: a job stuck on a mount would drain its node
-                    script = join_probes(parts, replace(plan, contexts=()), stages=("node",))
-                    look = asker.ssh(self.nodes, script, None, label="looking first, over ssh")
-                here, whole = looking.result()
-                plan = replace(plan, loads=loading.result())
+            elif site.transport.via != "slurm":
+                # look over ssh first: a job stuck on a mount would drain its node
+                script = join_probes(parts, replace(plan, contexts=()), stages=("node",))
+                look = asker.ssh(self.nodes, script, None, label="looking first, over ssh")
+            here, whole = looking.result()
+            plan = replace(plan, loads=loading.result())
         controller = {**controller, **whole}
         logs: Mapping[str, str] = {}
         if "slurm" in self.ways:
@@ -264,24 +258,6 @@ class _Gathering:
             ]
             fleet = self.asker.ssh(nodes, script, None, label="looking again at what differs") if nodes else NOBODY
             return read_second_look(both(fleet, beside.result() or NOBODY))
-
-    def _with_published(self, plan: AuditPlan, published: PublishedGeneration) -> AuditPlan:
-        samples = choose_samples(plan.request.modules, published)
-        roots = {name: published.specs[name].root for name in samples}
-        installs: tuple[ExpectedInstall, ...] = ()
-        if self._want("installs"):
-            deep = samples if plan.deep else ()
-            prefix = Prefix(self.asker.site.prefix)
-            installs = expected_installs(prefix, published, deep, self.asker.runner, self.asker.left)
-        return replace(
-            plan,
-            number=published.record.number,
-            link=published.link,
-            samples=samples,
-            roots=roots,
-            installs=installs,
-            outside=published.outside,
-        )
 
     def _with_answers(self, evidence: Evidence) -> Evidence:
         """Ask this host the questions of the checks."""

@@ -24,4 +24,4 @@ def probe(plan: AuditPlan) -> ProbeTexts:
     return {"login": f"{assign(runtimes_limit=SECONDS)}set -- {words(*given)}\n{text}"}
 
 
-CHECK = Check(probe=probe, wants=frozenset({"installs", "published"}))
+CHECK = Check(probe=probe, wants=frozenset({"published"}))

@@ -136,4 +136,4 @@ def _of_entries(programs: list[str], evidence: Evidence) -> list[str]:
     return [program for program in programs if program.rpartition("/")[2] in wanted]
 
 
-CHECK = Check(judge=judge, probe=probe, wants=frozenset({"installs", "modules"}))
+CHECK = Check(judge=judge, probe=probe, wants=frozenset({"modules"}))

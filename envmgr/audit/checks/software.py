@@ -1,7 +1,7 @@
 """The installs themselves: on every node the ordinary user gets what was published, and it starts.
 
 On each node, the ordinary user must be able to enter the install of every published entry. The install's first program
-must be where the manifest names it, and the user must be able to read and execute it. If the user cannot, the check
+must be where the publish found it, and the user must be able to read and execute it. If the user cannot, the check
 names the first place on the way that keeps them out, by its mode or by an ACL, and nothing else of that install. The first program is the Python
 of an entry that has one. Else it is the program with the entry's name, or else the first executable that the entry puts
 into PATH. If the entry puts no program there, a file of the entry is checked instead.
@@ -164,7 +164,12 @@ def _unseen(evidence: Evidence) -> Rows:
     for seen, nodes in ended.by_each(lambda facts: [number_in(facts, "software.seen") or 0]).items():
         if seen < number:
             yield evidence.say("unseen", nodes, left=number - seen, number=number, seconds=_seconds(evidence.plan))
-    if unread := [install.entry for install in evidence.plan.installs if not install.file]:
+    if unknown := [install.entry for install in evidence.plan.installs if not install.file]:
+        yield evidence.say("not_recorded", entries=", ".join(unknown))
+    ours = (
+        install for install in evidence.plan.installs if install.entry in evidence.plan.samples and not install.outside
+    )
+    if evidence.plan.deep and (unread := [install.entry for install in ours if install.sums is None]):
         yield evidence.say("no_manifest", entries=", ".join(unread))
 
 
@@ -251,4 +256,4 @@ def _paths(lines: Iterable[str]) -> str:
     return ", ".join(line.partition(": FAILED")[0] for line in lines)
 
 
-CHECK = Check(judge=judge, probe=probe, wants=frozenset({"installs", "published", "modules"}), loads=True)
+CHECK = Check(judge=judge, probe=probe, wants=frozenset({"published", "modules"}), loads=True)

@@ -14,30 +14,21 @@ from typing import Any
 
 import pytest
 
-from envmgr.audit.ask.expected_generation import expected_installs
 from envmgr.audit.checks import all_checks, get_check, software
 from envmgr.audit.fit.install_facts import covered_by, start_fault
 from envmgr.audit.fit.matrix import MatrixRow, matrix
 from envmgr.audit.model import Evidence
-from envmgr.audit.plan import ExpectedInstall
+from envmgr.audit.plan import AuditRequest, ExpectedInstall
 from envmgr.catalog.recipe_parts import Requires
-from envmgr.modules.spec import EnvOp, ModuleSpec
 from envmgr.probe.model import CONTEXTS
 from envmgr.probe.shell import join_probes
-from envmgr.publish.records import PublishedEntry
-from envmgr.store.manifest import InstallFacts, make_manifest, write_manifest
-from envmgr.store.prefix import Prefix
 from envmgr.system.modes import without_acl
-from envmgr.system.run import Runner
 from envmgr.system.shelltext import script_text
-from tests.helpers.evidence import SHA, evidence, judgement, published, told
+from tests.helpers.evidence import evidence, judgement, told
 from tests.helpers.open_folders import open_to_all
 
 LOOK, START = (script_text(software.__file__ or "", f"{name}.sh") for name in ("look", "start"))
 MACHINE = {"fitness.arch": "x86_64", "fitness.glibc": "2.36"}
-
-
-# -- what is expected ---------------------------------------------------------------------------------------------------
 
 
 def tree(root: Path, files: Mapping[str, int], links: Mapping[str, str] | None = None) -> None:
@@ -47,99 +38,6 @@ def tree(root: Path, files: Mapping[str, int], links: Mapping[str, str] | None =
         (root / path).chmod(mode)
     for path, target in (links or {}).items():
         (root / path).symlink_to(target)
-
-
-def spec_of(root: Path, name: str, folders: tuple[str, ...] = ("bin",), **more: Any) -> ModuleSpec:
-    environment = tuple(EnvOp(kind="prepend", name="PATH", value=f"{root}/{folder}".rstrip("/")) for folder in folders)
-    return ModuleSpec(
-        name=name, version="1", root=str(root), digest=SHA, description="", environment=environment, **more
-    )
-
-
-def install_of(prefix: Path, path: str, spec: ModuleSpec, *, deep: bool = False) -> ExpectedInstall:
-    """What is expected of the one published entry, whose install is at `path` below the prefix."""
-    name = f"{spec.name}/1"
-    nothing = published({})
-    entries = {name: PublishedEntry(digest=SHA, path=path, lock=SHA, fingerprint="")}
-    made = replace(nothing, record=nothing.record.model_copy(update={"entries": entries}), specs={name: spec})
-    (found,) = expected_installs(Prefix(prefix), made, [name] if deep else [], Runner(), 60)
-    return found
-
-
-def expected(
-    tmp_path: Path,
-    name: str,
-    files: Mapping[str, int],
-    links: Mapping[str, str] | None = None,
-    *,
-    folders: tuple[str, ...] = ("bin",),
-    deep: bool = False,
-    **more: Any,
-) -> ExpectedInstall:
-    root = tmp_path / "store" / name / "1-00000000"
-    root.mkdir(parents=True)
-    tree(root, files, links)
-    manifest = make_manifest(root, SHA, InstallFacts(), {}, mask=0o022, workers=1)
-    write_manifest(root.parent / f"{root.name}.manifest.json", manifest)
-    return install_of(tmp_path, str(root.relative_to(tmp_path)), spec_of(root, name, folders, **more), deep=deep)
-
-
-def test_python_of_an_entry_is_its_first_program(tmp_path: Path) -> None:
-    files = {"bin/2to3": 0o755, "bin/python3.11": 0o755, "lib/x.py": 0o644}
-    found = expected(tmp_path, "tool", files, {"bin/python": "python3.11"}, python=True, own_python=True)
-    assert (found.program, found.file) == ("bin/python", "bin/python")
-
-
-@pytest.mark.parametrize(
-    ("files", "folders", "program"),
-    [
-        ({"bin/aaa": 0o755, "bin/Tool": 0o644, "bin/tool": 0o755}, ("bin",), "bin/tool"),
-        ({"bin/bbb": 0o755, "bin/aaa": 0o755}, ("bin",), "bin/aaa"),
-        ({"bin/aaa": 0o644, "sbin/x": 0o755}, ("bin", "sbin"), "sbin/x"),
-        ({"bin/aaa": 0o755, "sbin/x": 0o755}, ("bin", "sbin"), "sbin/x"),  # what is prepended last is found first
-        ({"run": 0o755, "bin/x": 0o755}, ("",), "run"),
-        ({"lib+c/[a]": 0o755}, ("lib+c",), "lib+c/[a]"),
-        ({"bin/x": 0o755}, (), ""),
-        ({"bin/x": 0o644}, ("bin",), ""),
-    ],
-)
-def test_first_program_is_the_first_that_a_user_finds(
-    tmp_path: Path, files: dict[str, int], folders: tuple[str, ...], program: str
-) -> None:
-    found = expected(tmp_path, "Tool", files, folders=folders)
-    assert found.program == program
-    assert found.file == program or (not program and found.file == next(iter(files)))
-
-
-def test_deep_takes_files_of_the_manifest(tmp_path: Path) -> None:
-    found = expected(tmp_path, "tool", {f"share/{n}": 0o644 for n in range(40)} | {"bin/tool": 0o755}, deep=True)
-    assert found.program == "bin/tool"
-    assert found.sums is not None
-    assert len(found.sums) == 24
-    assert all(len(value) == 64 for value in found.sums.values())
-
-
-def test_damaged_rows_of_a_manifest_are_passed_over(tmp_path: Path) -> None:
-    found = expected(tmp_path, "tool", {"bin/tool": 0o755, "share/a\\b": 0o644}, deep=True)
-    assert list(found.sums or ()) == ["bin/tool"]  # sha256sum would write the other in its own way
-    manifest = Path(found.root).parent / "1-00000000.manifest.json"
-    manifest.chmod(0o644)
-    text = manifest.read_text()
-    manifest.write_text(
-        text.replace('["bin/tool"', '["bin/a", "file", "no", "x"]\n["bin/b", "file", "0999", 1, "y"]\n["bin/tool"')
-    )
-    again = install_of(tmp_path, "store/tool/1-00000000", spec_of(Path(found.root), "tool"))
-    assert again.program == "bin/tool"
-
-
-def test_manifest_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    found = expected(tmp_path, "tool", {"bin/tool": 0o755})
-    unread = install_of(tmp_path / "elsewhere", "store/x", spec_of(Path(found.root), "tool"))
-    assert unread == replace(found, program="", file="")
-    given = of_installs({"c1": {}}, ExpectedInstall("t/1", "/sw/store/t"))
-    assert [line.partition(" | ")[0] for line in told(software, given)] == [
-        "warning : t/1: not looked at: its manifest cannot be read here"
-    ]
 
 
 # -- what is looked at --------------------------------------------------------------------------------------------------
@@ -295,6 +193,15 @@ def of_installs(answers: Mapping[str, Mapping[str, str]], *installs: ExpectedIns
 
 
 HELLO = ExpectedInstall("h/1", "/sw/store/h", "bin/run", "bin/run")
+
+
+def test_what_is_not_known_is_told() -> None:
+    installs = ExpectedInstall("t/1", "/sw/store/t"), ExpectedInstall("u/1", "/sw/store/u", "bin/u", "bin/u")
+    given = of_installs({"c1": {}}, *installs, samples=("u/1",), request=AuditRequest(deep=True))
+    assert [line.partition(" | ")[0] for line in told(software, given)] == [
+        "warning : t/1: not looked at: its publish recorded no file of it",
+        "warning : u/1: its files were not hashed: its manifest cannot be read here",
+    ]
 
 
 def test_install_that_one_node_lacks() -> None:

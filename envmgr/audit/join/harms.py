@@ -11,6 +11,7 @@ from envmgr.probe.model import CONTEXTS, ShellAccount, ShellContext
 
 # What comes first in the life of a shell: what is wrong later follows from what is wrong before.
 _LIFE = ("nodes", "ssh", "mount", "generation", "contexts", "lmod", "modulefiles", "loading", "resolution", "software")
+_STATE = "inventory"  # what start-up files are known to change: not what users do not get, but with an error it comes first
 _OF_LOGIN = _LIFE[_LIFE.index("contexts") + 1 :]  # asked in the user's login shell
 _PATH = re.compile(r"(?<![\w.])/[\w.+@-]+(?:/[\w.+@-]+)*")
 _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9_]{2,}\b")
@@ -21,7 +22,7 @@ _BY_NAME = {context.name: context for context in CONTEXTS}
 @dataclass(frozen=True, slots=True)
 class Harm:
     """A finding on one of its nodes, in one shell; `context` is None for what is about no shell. `alike`: all nodes that were
-    asked have the same one.
+    asked have the same one. `set_by` is the variable or command that a trace finds, where it is known.
     """
 
     finding: AuditFinding
@@ -29,6 +30,12 @@ class Harm:
     context: ShellContext | None
     account: ShellAccount
     alike: bool
+    set_by: str = ""
+
+    @property
+    def breaks(self) -> bool:
+        """Return whether all that is wrong later in its shell follows from it."""
+        return self.finding.check != _STATE or self.finding.severity == "error"
 
     @property
     def text(self) -> str:
@@ -54,13 +61,15 @@ class Harm:
     def stage(self) -> int:
         """Return how early in the life of a shell it is."""
         check = self.finding.check
+        if check == _STATE and self.breaks:
+            return _LIFE.index("contexts") - 1
         return _LIFE.index(check) if check in _LIFE else len(_LIFE)
 
 
 def harms_of(loose: Iterable[Loose], nodes: frozenset[str]) -> Iterator[Harm]:
-    """Yield each finding that is no note on each of its nodes, and in each of its shells. `nodes` are those that were asked."""
+    """Yield each finding on each of its nodes, and in each of its shells, but no notes of checks. `nodes` are those that were asked."""
     for one in loose:
-        if one.finding.severity == "note":
+        if one.finding.severity == "note" and one.finding.check != _STATE:
             continue
         shells = re.match(r"([a-z, -]+) \(", one.finding.where)
         names = shells[1].split(", ") if shells else []
@@ -71,4 +80,5 @@ def harms_of(loose: Iterable[Loose], nodes: frozenset[str]) -> Iterator[Harm]:
         alike = not one.finding.between and nodes <= one.nodes and len(nodes) > 1
         for node in there:
             for context in contexts or [None]:
-                yield Harm(one.finding, node, context, "root" if one.account == "root" else "user", alike)
+                account: ShellAccount = "root" if one.account == "root" else "user"
+                yield Harm(one.finding, node, context, account, alike, one.about if one.finding.check == _STATE else "")

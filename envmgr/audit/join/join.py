@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from envmgr.audit.join.harms import Harm
 
 _TRACED = next(at for at, (words, _) in enumerate(RELATIONS) if words == "it configures the service")
-_COMMANDS = {"umask": ":umask", "flags": ":set", "ulimit": ":ulimit", "ifs": "IFS"}
-_FROM = {"moddir": "MODULEPATH", "avail": "MODULEPATH", "cmd": "PATH"}  # a kind that follows from a variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +63,7 @@ class OfNode:
         above = next((each for each in self._roots if each is not of and _holds(each, of.path)), None)
         if above is not None or (of.path and not KINDS[of.kind].symptom):
             return self.root(above) if above is not None else own
-        name = _FROM.get(of.kind) or _COMMANDS.get(of.kind) or of.key.split(" ")[0]
+        name = KINDS[of.kind].set_by or of.key.split(" ")[0]
         if place := self._place(of.where, name):
             return Root(place)
         file = next((each for each in self._roots if self._names(each, name.lstrip(":"))), None)
@@ -101,7 +99,7 @@ class OfNode:
     def traced(self, harm: Harm) -> str:
         """Return FILE:LINE that the harm, or the trace of its shell, names."""
         names = sorted(harm.names, key=harm.text.find)
-        wanted = ["MODULEPATH-" if name == "MODULEPATH" else name for name in names]
+        wanted = [harm.set_by] if harm.set_by else ["MODULEPATH-" if name == "MODULEPATH" else name for name in names]
         if harm.finding.check in ("contexts", "loading"):
             wanted += [":exec", ":exit", ":return"] if "ended" in harm.text else ["module", ":module"]
         here = replace(harm, node=self.node)
@@ -130,7 +128,7 @@ def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -
         cause = causes.setdefault((root.file, harm.alike), Cause(root))
         cause.harms.append(harm)
         cause.nodes.add(harm.node)
-        if harm.context is not None:
+        if harm.context is not None and harm.breaks:
             broken.add((harm.node, harm.context.name))
     for node, each in of_node.items():
         for of in each.all:
@@ -160,7 +158,7 @@ def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], sender: str
         if root is not None:
             known.setdefault(same, root)
         found = root or known.get(same) or Root(f"{harm.finding.check} {harm.finding.found}")
-        if harm.context is not None:
+        if harm.context is not None and harm.breaks:
             shell = (harm.node, harm.context.name, harm.account, harm.alike)
             stage, before = first.setdefault(shell, (harm.stage, found))
             found = before if stage < harm.stage else found

@@ -22,19 +22,8 @@ from envmgr.system.usernames import own_name
 from envmgr.verbs import needs
 from envmgr.wording import counted
 
-# Those that look at what is a user's own, or at what a user's shell has.
-_CHECKS = (
-    "ambient",
-    "contexts",
-    "limits",
-    "lmod",
-    "node-setup",
-    "places",
-    "saved-collections",
-    "shell-state",
-    "startup-files",
-    "user-files",
-)
+# Of what users get, and of what is known to harm it; this host is compared with nothing.
+_CHECKS = ("contexts", "inventory", "node-setup", "saved-collections")
 _SECONDS = 60.0
 _ORDER = {"error": 0, "warning": 1, "note": 2}
 

@@ -22,14 +22,14 @@ from envmgr.system.models import FrozenModel
 
 
 class AlikeRow(FrozenModel):
-    """Words for facts of a `kind` whose whole key the regex `key` fits, and whose value has `value` and `unless` not.
+    """Words for facts of a `kind` whose whole key the regex `key` fits, and whose value has `value`, by default anything, and `unless` not.
 
     Of what is `from_modules` nothing is said where modules are loaded, and in jobs. `trace` names what sets it, if that is not the key.
     """
 
     kind: str
     key: str
-    value: str = ""
+    value: str = "."
     unless: str = Field("", alias="not")
     from_modules: bool = False
     severity: Severity

@@ -108,7 +108,7 @@ inventory_paths() {
   set --
   for inventory_name in $inventory_homes; do set -- "$@" "$HOME/$inventory_name"; done
   for inventory_name in $inventory_parts; do
-    [ ! -e "$HOME/$inventory_name" ] && [ ! -h "$HOME/$inventory_name" ] || [ -w "$HOME/$inventory_name" ] || printf 'home\t~/%s\tcannot be written\n' "$inventory_name"
+    [ ! -e "$HOME/$inventory_name" ] && [ ! -h "$HOME/$inventory_name" ] || [ -w "$HOME/$inventory_name" ] || printf 'home\t~/%s/\tcannot be written\n' "$inventory_name"
   done
   for inventory_name in $inventory_imports; do [ ! -e "$HOME/$inventory_name.py" ] || printf 'home\t~/%s.py\tis there\n' "$inventory_name"; done
   for inventory_name in "$@" "$HOME"/.local/lib/python3*/site-packages; do
@@ -145,7 +145,7 @@ inventory_lines() {
   # shellcheck disable=SC2016 # awk's
   [ $# = 0 ] || command awk '
     function tell(what) { print "home\t" FILENAME ":" FNR "\t" what }
-    /^# >>> (conda|mamba) initialize >>>/ { tell("conda init") }
+    /^# >>> (conda|mamba) initialize >>>/ { print "home\t" FILENAME "\t" $3 " init" }
     FILENAME ~ /logout$/ && /(^|[;&| \t])(exit( +0)?|exec .*)[ \t]*(;|$)/ { tell("it ends the shell") }
     FILENAME ~ /pip\.conf$/ {
       line = tolower($0)
@@ -266,7 +266,7 @@ inventory_look() (
         if (/^(TERM|USR1|USR2|ALRM|CHLD|XCPU)$/) print "state\tignores " $0 "\tyes"
         next
       }
-      mode == "state" && /^(declare|readonly) -/ {
+      mode == "state" && /^(declare|readonly) / {
         sub(/=.*/, "")
         sub(/.* /, "")
         if (/^(PATH|MODULEPATH|LOADEDMODULES|_LMFILES_|MANPATH|LD_LIBRARY_PATH|PYTHONPATH|LMOD_[A-Z_]*)$/) print "state\treadonly " $0 "\tyes"

@@ -34,7 +34,7 @@ inventory_mounts() {
     $5 ~ /^\/(proc|sys|dev\/[a-z]+|run\/(user|credentials|netns|docker|containerd)|snap|var\/lib\/(docker|containers?|containerd|kubelet))(\/|$)/ && $5 != "/dev/shm" { next }
     kind == "squashfs" && $5 ~ /\/store\/[^\/]+\/[^\/]+$/ { next }
     {
-      if (is_near && kind !~ /^(squashfs|iso9660|devtmpfs|rootfs)$/) print $5 >near
+      if (is_near && kind !~ /^(squashfs|iso9660|devtmpfs|rootfs)$/ && ("," $6 ",") !~ /,ro,/) print $5 >near
       sub(/^\/dev\/loop[0-9]+$/, "/dev/loop", source)
       sub(/^UUID=.*|^\/dev\/disk\/by-.*/, "a disk", source)
       text = kind " " source ($4 == "/" ? "" : "[" $4 "]") " " sorted($6, "^(no|rel|strict|lazy)a?time$")

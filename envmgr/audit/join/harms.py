@@ -11,7 +11,7 @@ from envmgr.probe.model import CONTEXTS, ShellAccount, ShellContext
 
 # What comes first in the life of a shell: what is wrong later follows from what is wrong before.
 _LIFE = ("nodes", "ssh", "mount", "generation", "contexts", "lmod", "modulefiles", "loading", "resolution", "software")
-_STATE = "inventory"  # what start-up files are known to change: not what users do not get, but with an error it comes first
+_STATE = "inventory"  # what is known to harm, wherever it is: a note of it is traced, too
 _OF_LOGIN = _LIFE[_LIFE.index("contexts") + 1 :]  # asked in the user's login shell
 _PATH = re.compile(r"(?<![\w.])/[\w.+@-]+(?:/[\w.+@-]+)*")
 _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9_]{2,}\b")
@@ -22,7 +22,7 @@ _BY_NAME = {context.name: context for context in CONTEXTS}
 @dataclass(frozen=True, slots=True)
 class Harm:
     """A finding on one of its nodes, in one shell; `context` is None for what is about no shell. `alike`: all nodes that were
-    asked have the same one. `set_by` is the variable or command that a trace finds, where it is known.
+    asked have the same one. `set_by` are the variables or commands that a trace finds, for what start-up files are known to change.
     """
 
     finding: AuditFinding
@@ -35,7 +35,7 @@ class Harm:
     @property
     def breaks(self) -> bool:
         """Return whether all that is wrong later in its shell follows from it."""
-        return self.finding.check != _STATE or self.finding.severity == "error"
+        return not self.set_by or self.finding.severity == "error"
 
     @property
     def text(self) -> str:
@@ -61,7 +61,7 @@ class Harm:
     def stage(self) -> int:
         """Return how early in the life of a shell it is."""
         check = self.finding.check
-        if check == _STATE and self.breaks:
+        if self.set_by:
             return _LIFE.index("contexts") - 1
         return _LIFE.index(check) if check in _LIFE else len(_LIFE)
 

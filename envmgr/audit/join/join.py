@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _TRACED = next(at for at, (words, _) in enumerate(RELATIONS) if words == "it configures the service")
 
+_DEEP = 2  # folders of a path that many things lie in
+
 
 @dataclass(frozen=True, slots=True)
 class Root:
@@ -99,7 +101,7 @@ class OfNode:
     def traced(self, harm: Harm) -> str:
         """Return FILE:LINE that the harm, or the trace of its shell, names."""
         names = sorted(harm.names, key=harm.text.find)
-        wanted = [harm.set_by] if harm.set_by else ["MODULEPATH-" if name == "MODULEPATH" else name for name in names]
+        wanted = harm.set_by.split() or ["MODULEPATH-" if name == "MODULEPATH" else name for name in names]
         if harm.finding.check in ("contexts", "loading"):
             wanted += [":exec", ":exit", ":return"] if "ended" in harm.text else ["module", ":module"]
         here = replace(harm, node=self.node)
@@ -147,6 +149,7 @@ def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], sender: str
     """Yield each harm with its root, its own text if nothing explains it."""
     first: dict[tuple[str, str, str, bool], tuple[int, Root]] = {}
     known: dict[tuple[str, str, str], Root] = {}
+    states: list[tuple[Harm, Root]] = []
     for told in sorted(harms, key=lambda harm: harm.stage):
         harm = _sent(told, of_node, sender)
         if harm.alike:
@@ -154,6 +157,7 @@ def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], sender: str
             root = next((Root(place) for place in places if place), None)
         else:
             root = of_node[harm.node].explain(harm)
+        root = root or next((of for state, of in states if _leads(state, harm)), None)
         same = (harm.node, harm.finding.check, harm.finding.found)  # in other shells
         if root is not None:
             known.setdefault(same, root)
@@ -162,7 +166,16 @@ def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], sender: str
             shell = (harm.node, harm.context.name, harm.account, harm.alike)
             stage, before = first.setdefault(shell, (harm.stage, found))
             found = before if stage < harm.stage else found
+        if harm.set_by:
+            states.append((harm, found))
         yield harm, found
+
+
+def _leads(state: Harm, harm: Harm) -> bool:
+    """Return whether a variable leads to what a harm names, in the same shells of the same nodes."""
+    if (state.node, state.context, state.account, state.alike) != (harm.node, harm.context, harm.account, harm.alike):
+        return False
+    return any(path.startswith(f"{of}/") for of in state.paths if of.count("/") > _DEEP for path in harm.paths)
 
 
 def _sent(harm: Harm, of_node: Mapping[str, OfNode], sender: str) -> Harm:

@@ -21,6 +21,14 @@ look_lines() { # KEY HOME
       }
       return at
     }
+    # What logins set before any shell; not PATH, which each shell sets again.
+    BEGIN {
+      while ((getline line <"/etc/environment") > 0) {
+        number++
+        sub(/^export /, "", line)
+        if (line !~ /^PATH=/ && match(line, /^[A-Za-z_][A-Za-z0-9_]*=/)) last[substr(line, 1, RLENGTH - 1)] = "/etc/environment:" number
+      }
+    }
     /^\++[^ ]*: / {
       head = text = $0
       sub(/: .*/, "", head); sub(/^\++/, "", head)
@@ -39,7 +47,7 @@ look_lines() { # KEY HOME
         name = substr(text, 1, RLENGTH)
         sub(/.*[ \047]/, "", name)
         last[name] = at
-      } else if (text ~ /^(umask|ulimit|set|shopt|trap|module|ml|\.|source|exec|exit|return|cd)( |$)/) {
+      } else if (text ~ /^(umask|ulimit|set|shopt|trap|module|ml|\.|source|exec|exit|return|cd|read|readonly|echo|printf|cat)( |$)/) {
         name = text
         sub(/ .*/, "", name)
         last[":" name] = at

@@ -22,19 +22,9 @@ from envmgr.system.usernames import own_name
 from envmgr.verbs import needs
 from envmgr.wording import counted
 
-# Those that look at what is a user's own, or at what a user's shell has.
-_CHECKS = (
-    "ambient",
-    "contexts",
-    "limits",
-    "lmod",
-    "node-setup",
-    "places",
-    "saved-collections",
-    "shell-state",
-    "startup-files",
-    "user-files",
-)
+# Of what users get, and of what is known to harm it; this host is compared with nothing.
+_OF_ANY = ("contexts", "inventory")
+_CHECKS = (*_OF_ANY, "node-setup", "saved-collections")
 _SECONDS = 60.0
 _ORDER = {"error": 0, "warning": 1, "note": 2}
 
@@ -83,7 +73,10 @@ def doctor(ctx: Context) -> DoctorResult:
     found: list[Caused] = []
     try:
         record = published_record(ctx)
-        request = AuditRequest(via="ssh", checks=_CHECKS, deadline=_SECONDS, dry_run=True, here=True)
+    except EnvmgrError as error:
+        unlooked = f"published modules: {error.message}"
+    try:
+        request = AuditRequest(via="ssh", checks=_CHECKS if record else _OF_ANY, deadline=_SECONDS, dry_run=True, here=True)
         result = audit_nodes(ctx, request)
         contexts, found = result.contexts, [*result.findings]
     except EnvmgrError as error:

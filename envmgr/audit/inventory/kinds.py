@@ -46,13 +46,15 @@ class KindRow(FrozenModel):
 class InventoryKind(FrozenModel):
     """One kind. `scope` is what reports it. A `symptom` is no cause where a difference that has a relation to it is one.
 
-    The greater its `depth`, from 0 to 1, the nearer it is to a cause. A `baseline` has it, or not.
+    The greater its `depth`, from 0 to 1, the nearer it is to a cause. A `baseline` has it, or not. A line of a start-up file is
+    what sets it: the variable or command `set_by`, or else that of its key.
     """
 
     scope: Literal["node", "shell", "login", "slurm"]
     symptom: bool = False
     depth: float
     baseline: bool = True
+    set_by: str = ""
     rows: tuple[KindRow, ...] = ()
 
     def in_baseline(self, value: str) -> bool:

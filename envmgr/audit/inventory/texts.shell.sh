@@ -7,6 +7,11 @@ inventory_programs='awk bash cat cc chmod cp curl env find g++ gcc gfortran git 
   ps python python3 R rm rsync sbatch scontrol sed sh sort srun ssh tar tr'
 inventory_homes='.lmod.d .modulerc .modulerc.lua .lmodrc.lua .config/lmod .config/pip/pip.conf .pip/pip.conf .condarc .pydistutils.cfg .Rprofile .Renviron
   .ssh/rc .ssh/environment .pam_environment'
+inventory_parts='.lmod.d .config .config/lmod .cache .cache/lmod .local .conda'
+# Names of Python's own modules and of others that many programs import.
+inventory_imports='abc ast calendar code codecs collections copy csv datetime decimal email enum functools glob gzip html http io json logging math
+  numpy operator os pandas parser pathlib pickle platform profile queue random re scipy secrets select signal site socket ssl stat statistics string
+  struct subprocess sys tempfile test threading time token torch traceback types typing uuid warnings xml'
 inventory_starts='.bashrc .bash_profile .bash_login .bash_logout .profile .cshrc .tcshrc .login .zshenv .zprofile .zshrc'
 
 # inventory_env: what is exported, one variable a line.
@@ -68,7 +73,22 @@ inventory_paths() {
     inventory_state "$inventory_folder"
   done
   inventory_env | while IFS='=' read -r inventory_name inventory_folder; do
-    case $inventory_name in *[!A-Z0-9_]* | [!A-Z]* | *TOKEN* | *SECRET* | *PASS* | *KEY* | *CRED* | *PWD | SHELL | LMOD* | MODULE* | SLURM* | ENVMGR* | MAIL | HISTFILE | XDG_RUNTIME_DIR) continue ;; esac
+    case $inventory_name in
+      CC | CXX | FC | F77 | F90 | MPICC | MPICXX | NVCC)
+        PATH=$inventory_brought
+        command -v "${inventory_folder%% *}" >/dev/null || printf 'folder\t%s\t%s missing\n' "$inventory_name" "$inventory_folder"
+        PATH=$inventory_path
+        continue
+        ;;
+      TZ) # a file, or a rule such as CET-1CEST
+        case ${inventory_folder#:} in '' | UTC | GMT | *[0-9]*) ;; /*) [ -r "${inventory_folder#:}" ] ;; *) [ -r "/usr/share/zoneinfo/${inventory_folder#:}" ] ;; esac ||
+          printf 'folder\tTZ\t%s missing\n' "$inventory_folder"
+        continue
+        ;;
+      XDG_RUNTIME_DIR) [ ! -w "$inventory_folder" ] || continue ;;
+      SLURM_CONF) ;;
+      *[!A-Z0-9_]* | [!A-Z]* | *TOKEN* | *SECRET* | *PASS* | *KEY* | *CRED* | *PWD | SHELL | LMOD* | MODULE* | SLURM* | ENVMGR* | MAIL | HISTFILE) continue ;;
+    esac
     case $inventory_folder in
       *:*) ;;
       /*)
@@ -87,10 +107,51 @@ inventory_paths() {
   done
   set --
   for inventory_name in $inventory_homes; do set -- "$@" "$HOME/$inventory_name"; done
+  for inventory_name in $inventory_parts; do
+    [ ! -e "$HOME/$inventory_name" ] && [ ! -h "$HOME/$inventory_name" ] || [ -w "$HOME/$inventory_name" ] || printf 'home\t~/%s/\tcannot be written\n' "$inventory_name"
+  done
+  for inventory_name in $inventory_imports; do [ ! -e "$HOME/$inventory_name.py" ] || printf 'home\t~/%s.py\tis there\n' "$inventory_name"; done
   for inventory_name in "$@" "$HOME"/.local/lib/python3*/site-packages; do
     [ ! -e "$inventory_name" ] || printf 'home\t~%s\tis there\n' "${inventory_name#"$HOME"}"
   done
+  # ssh takes no key that others can read, and none where others can write; a group of the account's own does no harm.
+  command find "$HOME"/.ssh/id_* -maxdepth 0 -type f ! -name '*.pub' -perm /077 -printf 'home\t~/.ssh/%f\tmode %m\n' 2>/dev/null
+  [ ! -e "$HOME/.ssh/authorized_keys" ] || command find "$HOME" "$HOME/.ssh" "$HOME/.ssh/authorized_keys" -maxdepth 0 -perm /022 \
+    \( -perm /002 -o ! -gid "${account_uid?}" \) -printf 'home\t%p\tmode %m\n'
+  for inventory_name in "$HOME/.bash_profile" "$HOME/.bash_login"; do # bash reads only the first of them
+    [ -r "$inventory_name" ] && [ -r "$HOME/.profile" ] || continue
+    command grep -q -E '\.(profile|bashrc)' "$inventory_name" || printf 'home\t~%s\thides ~/.profile\n' "${inventory_name#"$HOME"}"
+    break
+  done
+  inventory_lines
+  for inventory_name in "$HOME"/.lmod.d/.cache/spiderT*.lua "$HOME"/.cache/lmod/spiderT*.lua; do
+    case $inventory_name in *.old.lua) continue ;; esac
+    [ -s "$inventory_name" ] && [ ! -e "${inventory_name%/*}/invalidated" ] || continue
+    IFS=:
+    # shellcheck disable=SC2086 # folders; a cache is used for a day
+    inventory_found=$(command find "$inventory_name" -mmin -1440 -exec find ${MODULEPATH-} ! -type d -newer {} \; 2>/dev/null)
+    IFS=$inventory_usual
+    [ -z "$inventory_found" ] || printf 'home\t~%s\tolder than %s\n' "${inventory_name#"$HOME"}" "${inventory_found%%"$inventory_line"*}"
+  done
   echo "looked	home"
+}
+
+# inventory_lines: lines of known files in the home, by number.
+inventory_lines() {
+  set --
+  for inventory_name in .bashrc .bash_profile .profile .zshrc .cshrc .tcshrc .bash_logout .config/pip/pip.conf .pip/pip.conf; do
+    [ ! -f "$HOME/$inventory_name" ] || [ ! -r "$HOME/$inventory_name" ] || set -- "$@" "$HOME/$inventory_name"
+  done
+  # shellcheck disable=SC2016 # awk's
+  [ $# = 0 ] || command awk '
+    function tell(what) { print "home\t" FILENAME ":" FNR "\t" what }
+    /^# >>> (conda|mamba) initialize >>>/ { print "home\t" FILENAME "\t" $3 " init" }
+    FILENAME ~ /logout$/ && /(^|[;&| \t])(exit( +0)?|exec .*)[ \t]*(;|$)/ { tell("it ends the shell") }
+    FILENAME ~ /pip\.conf$/ {
+      line = tolower($0)
+      if (line ~ /^[ \t]*user[ \t]*[=:][ \t]*(1|true|yes|on)/) tell("user = true")
+      if (line ~ /^[ \t]*(target|prefix|root)[ \t]*[=:]/) { sub(/[ \t]*[=:].*/, "", line); tell(line) }
+    }' "$@"
 }
 
 # inventory_avail: what `module avail` lists, by folder.
@@ -112,9 +173,34 @@ inventory_functions() {
   fi
 }
 
+# inventory_state_left: `KEY=VALUE` of what else start-up files have left.
+inventory_state_left() {
+  [ -z "${shell_said-}" ] || printf 'said=%s\n' "$shell_said"
+  [ -z "$inventory_unread" ] || printf 'input=taken\n'
+  case $- in *i*) ;; *) [ "$PWD" = / ] || printf 'folder=%s\n' "$PWD" ;; esac
+  # shellcheck disable=SC3028 # where the shell has it
+  inventory_uid=${EUID-none}
+  account_of "${user:-root}" && [ "${account_uid?}" = "$inventory_uid" ] || account_of root
+  if [ "${account_uid?}" = "$inventory_uid" ]; then
+    # shellcheck disable=SC3013 # it has -ef, too
+    case ${account_home?}/ in "${HOME-}/" | / | /nonexistent/) ;; *) [ "$account_home" -ef "${HOME-}" ] || printf 'home=%s\n' "${HOME-}" ;; esac
+  fi
+  for inventory_name in /etc/profile /etc/bash.bashrc /etc/bashrc /etc/environment /etc/profile.d /etc/profile.d/*.sh /etc/lmod /etc/ld.so.cache /etc/passwd \
+    /etc/group /etc/nsswitch.conf /etc/hosts /etc/resolv.conf /etc/localtime "$HOME/.bashrc" "$HOME/.profile" "$HOME/.bash_profile"; do
+    [ ! -e "$inventory_name" ] || [ -r "$inventory_name" ] || printf 'unread %s=yes\n' "$inventory_name"
+  done
+  if [ -n "${BASH_VERSION-}" ]; then
+    trap
+    # shellcheck disable=SC3044,SC3045 # bash's
+    readonly -p
+  fi
+}
+
 # shellcheck disable=SC2016 # awk's
 inventory_look() (
   inventory_umask=$(umask)
+  inventory_unread=
+  if [ -f /proc/self/fd/0 ] && [ -z "${shell_line-}" ]; then inventory_unread=taken; fi
   umask 077
   inventory_file=$room/inventory.$$
   inventory_brought=${path_brought-$PATH}
@@ -128,6 +214,8 @@ inventory_look() (
     alias 2>/dev/null
     printf '\002func\n'
     inventory_functions 2>/dev/null
+    printf '\002state\n'
+    inventory_state_left
     printf '\002env\n'
     inventory_env
     if [ -n "$inventory_listed" ]; then
@@ -157,8 +245,8 @@ inventory_look() (
       BEGIN {
         file = ENVIRON["inventory_file"] ".digests"
         digest = "exec sha256sum >>'"'"'" file "'"'"'"
-        by_session = "^(_|PWD|OLDPWD|SHLVL|HOST|HOSTNAME|TERM|COLUMNS|LINES|MAIL|HISTFILE|LS_COLORS|SSH_.*|XDG_(SESSION|RUNTIME|SEAT|VTNR).*|DBUS_.*|KRB5CCNAME|INVOCATION_ID|JOURNAL_STREAM|SLURM.*|PMIX?_.*|ROCR_.*|GPU_DEVICE_ORDINAL|SRUN_DEBUG|_ModuleTable.*|__LMOD.*|__Init.*|ENVMGR_.*|inventory_.*|nameless_.*|BASH_FUNC_.*)$"
-        if (job != "") by_session = by_session "|^(XDG_.*|CUDA_VISIBLE_DEVICES|ZE_AFFINITY_MASK)$"
+        by_session = "^(_|PWD|OLDPWD|SHLVL|HOST|HOSTNAME|TERM|COLUMNS|LINES|MAIL|HISTFILE|LS_COLORS|SSH_.*|XDG_(SESSION|RUNTIME|SEAT|VTNR).*|DBUS_.*|KRB5CCNAME|INVOCATION_ID|JOURNAL_STREAM|PMIX?_.*|ROCR_.*|GPU_DEVICE_ORDINAL|SRUN_DEBUG|_ModuleTable.*|__LMOD.*|__Init.*|ENVMGR_.*|inventory_.*|nameless_.*|BASH_FUNC_.*)$"
+        if (job != "") by_session = by_session "|^(SLURM_.*|XDG_.*|CUDA_VISIBLE_DEVICES|ZE_AFFINITY_MASK)$"
       }
       substr($0, 1, 1) == "\002" { mode = substr($0, 2); next }
       mode == "alias" {
@@ -173,11 +261,27 @@ inventory_look() (
         if (where !~ /envmgr-audit\./ && $0 ~ /^[A-Za-z0-9]/) print "func\t" word[1] "\t" where ":" word[2]
         next
       }
+      mode == "state" && /^trap -- \047\047 / {
+        sub(/.* (SIG)?/, "")
+        if (/^(TERM|USR1|USR2|ALRM|CHLD|XCPU)$/) print "state\tignores " $0 "\tyes"
+        next
+      }
+      mode == "state" && /^(declare|readonly) / {
+        sub(/=.*/, "")
+        sub(/.* /, "")
+        if (/^(PATH|MODULEPATH|LOADEDMODULES|_LMFILES_|MANPATH|LD_LIBRARY_PATH|PYTHONPATH|LMOD_[A-Z_]*)$/) print "state\treadonly " $0 "\tyes"
+        next
+      }
+      mode == "state" {
+        gsub(/envmgr-audit\.[A-Za-z0-9]*/, "envmgr-audit")
+        if (match($0, /^(said|input|folder|home|unread [^=]*)=/)) tell("state", substr($0, 1, RLENGTH - 1), substr($0, RLENGTH + 1))
+        next
+      }
       mode == "env" {
         at = index($0, "=")
         name = substr($0, 1, at - 1)
         value = substr($0, at + 1)
-        if (at < 2 || (name ~ by_session && name !~ /^SLURM_(CONF|EXPORT_ENV)$/)) next
+        if (at < 2 || (name ~ by_session && name != "SLURM_CONF")) next
         if (name == "PATH") value = ENVIRON["inventory_brought"]
         if (name ~ /^(LANG|LC_)/ && value !~ /^(C|POSIX|C\.UTF-8)?$/ && value ~ /^[A-Za-z0-9_.@-]*$/) foreign = foreign " " name "=" value
         tell("env", name, value)
@@ -214,10 +318,10 @@ inventory_look() (
         said = ""
         if (foreign != "") ("exec env -u LC_ALL" foreign " locale 2>&1 >/dev/null") | getline said
         print "locale\tsaid\t" said
-        split("flags ifs ulimit env alias func locale", all, " ")
+        split("flags ifs ulimit env alias func locale state", all, " ")
         for (i in all) print "looked\t" all[i]
       }'
-  } | inventory_tell umask flags ifs ulimit env alias func cmd locale folder moddir ${inventory_login:+avail home}
+  } | inventory_tell umask flags ifs ulimit env alias func cmd locale state folder moddir ${inventory_login:+avail home}
 )
 
 inventory_login='' inventory_listed=''

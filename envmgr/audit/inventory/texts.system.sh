@@ -34,7 +34,7 @@ inventory_mounts() {
     $5 ~ /^\/(proc|sys|dev\/[a-z]+|run\/(user|credentials|netns|docker|containerd)|snap|var\/lib\/(docker|containers?|containerd|kubelet))(\/|$)/ && $5 != "/dev/shm" { next }
     kind == "squashfs" && $5 ~ /\/store\/[^\/]+\/[^\/]+$/ { next }
     {
-      if (is_near && kind !~ /^(squashfs|iso9660|devtmpfs|rootfs)$/) print $5 >near
+      if (is_near && kind !~ /^(squashfs|iso9660|devtmpfs|rootfs)$/ && ("," $6 ",") !~ /,ro,/) print $5 >near
       sub(/^\/dev\/loop[0-9]+$/, "/dev/loop", source)
       sub(/^UUID=.*|^\/dev\/disk\/by-.*/, "a disk", source)
       text = kind " " source ($4 == "/" ? "" : "[" $4 "]") " " sorted($6, "^(no|rel|strict|lazy)a?time$")
@@ -169,7 +169,7 @@ inventory_accounts() {
   done
   if [ -r /etc/shadow ]; then
     # shellcheck disable=SC2086
-    getent shadow $user $build_user | awk -F: '{ print "account\t" $1 " ends\t" ($8 == "" ? "never" : $8) }'
+    getent shadow $user $build_user | awk -F: -v today="$(($(date +%s) / 86400))" '{ print "account\t" $1 " ends\t" ($8 == "" ? "never" : $8 ($8 < today ? " is over" : "")) }'
   else
     printf 'closed\taccount ends\n'
   fi
@@ -259,10 +259,11 @@ inventory_look() {
   for inventory_file in file link dir prog; do echo "looked	$inventory_file"; done
   set --
   while IFS= read -r inventory_file; do set -- "$@" "$inventory_file"; done <"$0.near"
-  [ $# = 0 ] || df -k --output=avail,itotal,iavail,target "$@" 2>/dev/null | awk '
+  [ $# = 0 ] || df -k --output=avail,itotal,iavail,size,target "$@" 2>/dev/null | awk '
     NR > 1 {
-      point = $4
-      for (i = 5; i <= NF; i++) point = point " " $i
+      if ($4 == 0) next
+      point = $5
+      for (i = 6; i <= NF; i++) point = point " " $i
       print "room\t" point "\t" ($1 < 1024 ? "full" : "yes")
       if ($2 > 0) print "inodes\t" point "\t" ($3 < 100 ? "none left" : "yes")
     }'

@@ -11,6 +11,7 @@ from envmgr.probe.model import CONTEXTS, ShellAccount, ShellContext
 
 # What comes first in the life of a shell: what is wrong later follows from what is wrong before.
 _LIFE = ("nodes", "ssh", "mount", "generation", "contexts", "lmod", "loading", "resolution", "software")
+_STATE = "inventory"  # what is known to harm, wherever it is: a note of it is traced, too
 _OF_LOGIN = _LIFE[_LIFE.index("contexts") + 1 :]  # asked in the user's login shell
 _PATH = re.compile(r"(?<![\w.])/[\w.+@-]+(?:/[\w.+@-]+)*")
 _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9_]{2,}\b")
@@ -30,6 +31,16 @@ class Harm:
     account: ShellAccount
     alike: bool
     sets: tuple[str, ...] = ()
+
+    @property
+    def is_state(self) -> bool:
+        """Return whether it is a state of a shell or node that is known to harm."""
+        return self.finding.check == _STATE
+
+    @property
+    def breaks(self) -> bool:
+        """Return whether all that is wrong later in its shell follows from it."""
+        return not self.is_state or self.finding.severity == "error"
 
     @property
     def text(self) -> str:
@@ -55,13 +66,15 @@ class Harm:
     def stage(self) -> int:
         """Return how early in the life of a shell it is."""
         check = self.finding.check
+        if self.is_state:
+            return _LIFE.index("contexts") - 1
         return _LIFE.index(check) if check in _LIFE else len(_LIFE)
 
 
 def harms_of(loose: Iterable[Loose], nodes: frozenset[str]) -> Iterator[Harm]:
-    """Yield each finding that is no note on each of its nodes, and in each of its shells. `nodes` are those that were asked."""
+    """Yield each finding on each of its nodes, and in each of its shells, but no notes of checks. `nodes` are those that were asked."""
     for one in loose:
-        if one.finding.severity == "note":
+        if one.finding.severity == "note" and one.finding.check != _STATE:
             continue
         context = _BY_NAME.get(one.context, CONTEXTS[0] if one.finding.check in _OF_LOGIN else None)
         there = sorted(one.nodes) or [""]

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from envmgr.audit.join.harms import Harm
 
 _TRACED = next(at for at, (words, _) in enumerate(RELATIONS) if words == "it configures the service")
-_COMMANDS = {"umask": ":umask", "flags": ":set", "ulimit": ":ulimit", "ifs": "IFS"}
-_FROM = {"moddir": "MODULEPATH", "avail": "MODULEPATH", "cmd": "PATH"}  # a kind that follows from a variable
+
+_DEEP = 2  # folders of a path that many things lie in
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class OfNode:
         above = next((each for each in self._roots if each is not of and _holds(each, of.path)), None)
         if above is not None or (of.path and not KINDS[of.kind].symptom):
             return self.root(above) if above is not None else own
-        name = _FROM.get(of.kind) or _COMMANDS.get(of.kind) or of.key.split(" ")[0]
+        name = KINDS[of.kind].set_by or of.key.split(" ")[0]
         if place := self._place(of.where, name):
             return Root(place)
         file = next((each for each in self._roots if self._names(each, name.lstrip(":"))), None)
@@ -129,7 +129,7 @@ def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -
         cause = causes.setdefault((root.file, harm.alike), Cause(root))
         cause.harms.append(harm)
         cause.nodes.add(harm.node)
-        if harm.context is not None:
+        if harm.context is not None and harm.breaks:
             broken.add((harm.node, harm.context.name))
     for node, each in of_node.items():
         for of in each.all:
@@ -148,6 +148,7 @@ def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], sender: str
     """Yield each harm with its root, its own text if nothing explains it."""
     first: dict[tuple[str, str, str, bool], tuple[int, Root]] = {}
     known: dict[tuple[str, str, str], Root] = {}
+    states: list[tuple[Harm, Root]] = []
     for told in sorted(harms, key=lambda harm: harm.stage):
         harm = _sent(told, of_node, sender)
         if harm.alike:
@@ -155,15 +156,25 @@ def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], sender: str
             root = next((Root(place) for place in places if place), None)
         else:
             root = of_node[harm.node].explain(harm)
+        root = root or next((of for state, of in states if _leads(state, harm)), None)
         same = (harm.node, harm.finding.check, harm.finding.found)  # in other shells
         if root is not None:
             known.setdefault(same, root)
         found = root or known.get(same) or Root(f"{harm.finding.check} {harm.finding.found}")
-        if harm.context is not None:
+        if harm.context is not None and harm.breaks:
             shell = (harm.node, harm.context.name, harm.account, harm.alike)
             stage, before = first.setdefault(shell, (harm.stage, found))
             found = before if stage < harm.stage else found
+        if harm.is_state:
+            states.append((harm, found))
         yield harm, found
+
+
+def _leads(state: Harm, harm: Harm) -> bool:
+    """Return whether a variable leads to what a harm names, in the same shells of the same nodes."""
+    if (state.node, state.context, state.account, state.alike) != (harm.node, harm.context, harm.account, harm.alike):
+        return False
+    return any(path.startswith(f"{of}/") for of in state.paths if of.count("/") > _DEEP for path in harm.paths)
 
 
 def _sent(harm: Harm, of_node: Mapping[str, OfNode], sender: str) -> Harm:

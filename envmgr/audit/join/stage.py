@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from envmgr.audit.findings import Caused, Loose, as_caused, joined
+from envmgr.audit.inventory.alike import alike
 from envmgr.audit.inventory.differences import Difference, differences
 from envmgr.audit.inventory.kinds import KINDS
 from envmgr.audit.join.harms import Harm, harms_of
@@ -24,7 +25,7 @@ _PATHS = re.compile(r"/[\w.+@-]+(?:/[\w.+@-]+)+")
 def by_what_differs(loose: Sequence[Loose], evidence: Evidence, look_again: LookAgain) -> tuple[Caused, ...]:
     """Return all findings, each difference with the harms that it explains; notes of checks come last."""
     found = differences(evidence)
-    harms = tuple(harms_of(loose, frozenset(evidence.fleet.nodes)))
+    harms = tuple(harms_of([*loose, *alike(evidence, found)], frozenset(evidence.fleet.nodes)))
     wanted = _wanted(harms, found, evidence)
     seen = look_again(wanted) if wanted.nodes else Seen()
     lines = dict(_lines(found, seen))
@@ -37,7 +38,8 @@ def by_what_differs(loose: Sequence[Loose], evidence: Evidence, look_again: Look
 
 def _wanted(harms: Iterable[Harm], found: Sequence[Difference], evidence: Evidence) -> Wanted:
     """Return what to look at again: odd nodes and one normal, their shells that differ or harm, and files that all may read."""
-    odd = {harm.node: None for harm in harms if harm.node} | {node: None for of in found for node in of.nodes[:2]}
+    odd = {harm.node: None for harm in harms if harm.node and not harm.alike} | {node: None for of in found for node in of.nodes[:2]}
+    odd |= dict.fromkeys([*dict.fromkeys(harm.node for harm in harms if harm.alike)][:2])
     shells: dict[tuple[str, ShellAccount], None] = {}
     for harm in harms:
         if harm.context is not None:

@@ -1,0 +1,166 @@
+"""What all nodes have alike, and is known to harm users or to change programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+import pytest
+
+from envmgr.audit.checks import get_check
+from envmgr.audit.grouping import Caused
+from envmgr.audit.inventory.alike import ROWS
+from envmgr.audit.inventory.kinds import KINDS
+from envmgr.audit.join.stage import by_what_differs
+from envmgr.audit.judge import judge
+from envmgr.audit.model import Check, Found
+from envmgr.audit.second_look import Seen, Wanted
+from envmgr.audit.table import CheckTable
+from envmgr.probe.model import CONTEXTS, ShellContext
+from tests.helpers.evidence import evidence
+
+NODES = ("c1", "c2", "c3")
+PYTHONPATH = "PYTHONPATH is /opt/a/python: each Python of a module takes it for an option, or imports from there first"
+USES = {"env": r"PYTHONPATH\t/opt/a/python"}
+
+
+def judged(
+    facts: Mapping[str, str],
+    *harms: Found,
+    odd: Mapping[str, str] | None = None,
+    sets: Mapping[str, str] | None = None,
+    nodes: tuple[str, ...] = NODES,
+    contexts: tuple[ShellContext, ...] = CONTEXTS[:1],
+) -> tuple[Caused, ...]:
+    """The findings where all shells of alice have `facts` (kind -> lines), or `odd` ones on c2; NAME -> line is what a trace `sets`."""
+
+    def answer(of: Mapping[str, str]) -> dict[str, str]:
+        found = {"inventory.looked.node": "yes"}
+        for context in contexts:
+            start = f"ctx.{context.name}.user.inventory."
+            found |= {f"{start}looked.context": "yes"}
+            found |= {
+                ("inventory." if KINDS[kind].scope == "node" else start) + kind: text for kind, text in of.items()
+            }
+        return found
+
+    rows = {"second_look.bash-login.user": "\n".join(rf"set\t{name}\t{at}" for name, at in (sets or {}).items())}
+
+    def look_again(wanted: Wanted) -> Seen:
+        return Seen(dict.fromkeys([*wanted.nodes, *wanted.normal], rows))
+
+    checks = {
+        "inventory": get_check("inventory"),
+        "contexts": Check(judge=lambda _: harms, table=CheckTable(part="contexts")),
+    }
+    answers = {node: answer(odd if odd is not None and node == "c2" else facts) for node in nodes}
+    asked = tuple((context, "user", context.way) for context in contexts)
+    made = evidence(answers, asked=asked, way=contexts[0].way)  # type: ignore[arg-type]
+    return judge(made, checks, explain=partial(by_what_differs, look_again=look_again)).findings
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value", "severity", "found"),
+    [
+        ("env", "PYTHONPATH", "/opt/a/python", "warning", PYTHONPATH),
+        ("env", "PYTHONHOME", "/x", "error", "PYTHONHOME is /x: each Python of a module looks for its own library there"),
+        ("env", "CUDA_VISIBLE_DEVICES", "1", "note", "CUDA_VISIBLE_DEVICES is 1: programs of modules read it"),
+        ("env", "PYTHONSTARTUP", "~0123456789ab", "note", "PYTHONSTARTUP is not said: it is a secret: programs of modules read it"),
+        ("env", "BASH_ENV", "/home/a/.x", "warning", "a bash script that sh starts has no `module`: BASH_ENV is /home/a/.x"),
+        ("env", "SLURM_JOB_ID", "7", "warning", "SLURM_JOB_ID is 7: it names no job, and srun fails"),
+        ("env", "LOADEDMODULES", "hello/1.0", "note", "hello/1.0 is loaded before anybody loads a module"),
+        ("folder", "CC", "icc missing", "warning", "CC is icc, which is not there"),
+        ("folder", "TZ", "Europe/Berln missing", "warning", "TZ is Europe/Berln, which the node does not know: programs take UTC"),
+        ("folder", "TMPDIR", "/gone missing", "error", "programs cannot write in TMPDIR: /gone missing"),
+        ("folder", "HOME", "/home/a closed", "error", "the home of alice is closed: /home/a"),
+        ("moddir", "/opt/gone", "missing", "warning", "MODULEPATH has /opt/gone, which is missing"),
+        ("flags", "set", "e", "error", "start-up files leave `set -e`: a command that fails, or a variable that is not set, ends the shell"),
+        ("flags", "set", "f", "warning", "start-up files leave `set -f`"),
+        ("ifs", "IFS", ":", "error", "IFS is `:`: words are not split at blanks"),
+        ("umask", "umask", "0777", "error", "umask is 0777: owners cannot use their own files"),
+        ("umask", "umask", "0000", "warning", "umask is 0000: all users can write to new files"),
+        ("ulimit", "address space", "4096 8192", "warning", "address space is limited to 4096: CUDA, large files and long jobs meet that"),
+        ("locale", "said", "locale: Cannot set LC_ALL", "warning", "locale: Cannot set LC_ALL"),
+        ("alias", "python", "/usr/bin/python3", "warning", "`python` is an alias: /usr/bin/python3"),
+        ("func", "gcc", "/etc/profile.d/x.sh:3", "warning", "`gcc` is a function, of /etc/profile.d/x.sh:3"),
+        ("state", "said", "bash: x: command not found", "warning", 'a start-up file makes the shell say "bash: x: command not found"'),
+        ("state", "unread /etc/profile", "yes", "error", "alice cannot read /etc/profile, root can"),
+        ("state", "ignores TERM", "yes", "error", "the signal TERM is ignored by all that is started there: no job step or program ends by it"),
+        ("home", "~/.modulerc", "is there", "note", "~/.modulerc of alice changes what modules, Python or sessions over ssh do"),
+        ("home", "~/.bashrc", "conda init", "note", "~/.bashrc has a `conda init` block: in new shells conda's python comes before that of modules"),
+        ("account", "/etc/nologin", "no user may log in", "error", "no user can log in: /etc/nologin is there"),
+        ("account", "alice ends", "1 is over", "error", "the account alice has ended: its user cannot log in, and cron and jobs fail"),
+        ("room", "/", "full", "error", "/ is full: programs cannot write there"),
+        ("inodes", "/var", "none left", "error", "/var can have no more files: programs cannot write there"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("nodes", [NODES, NODES[:1]])
+def test_what_is_known_to_harm_is_said_where_all_nodes_have_it_and_where_there_is_only_one(
+    kind: str, key: str, value: str, severity: str, found: str, nodes: tuple[str, ...]
+) -> None:
+    (one,) = judged({kind: rf"{key}\t{value}"}, nodes=nodes)
+    assert (one.check, one.severity, one.found, one.nodes) == ("inventory", severity, found, "c[1-3]" if nodes[1:] else "c1")
+    assert one.hint
+
+
+HEALTHY = {
+    "env": "\n".join([
+        r"PROMPT_COMMAND\thistory -a", r"PYTHONUNBUFFERED\t1", r"PYTHONNOUSERSITE\t1", r"CC\tgcc", r"LANG\ten_US.UTF-8",
+        r"BASH_ENV\t/usr/share/lmod/lmod/init/bash", r"ENV\t/usr/share/lmod/lmod/init/profile", r"MODULEPATH_ROOT\t/usr/modulefiles",
+        r"LMOD_CMD\t/usr/share/lmod/lmod/libexec/lmod", r"LMOD_RC\t/sw/current/lmodrc.lua", r"MY_TOKEN\t~0123456789ab", r"LOADEDMODULES\t",
+    ]),
+    "alias": "\n".join([r"ls\t'ls --color=auto'", r"ll\t'ls -l'", r"grep\t'grep --color=auto'", r"rm\t'rm -i'", r"python\tpython3"]),
+    "func": "\n".join([r"module\t/usr/share/lmod/lmod/init/bash:3", r"ml\t/usr/share/lmod/lmod/init/bash:9", r"log\t/etc/bashrc:9"]),
+    "flags": "\n".join([r"set\tT", r"shopt\tcheckwinsize:histappend:login_shell"]),
+    "ifs": r"IFS\tblanks", "umask": r"umask\t0022", "locale": r"said\t",
+    "ulimit": "\n".join([r"address space\tunlimited unlimited", r"open files\t1024 1048576"]),
+    "folder": "\n".join([r"HOME\t/home/alice writable", r"/tmp\twritable", r"XDG_CACHE_HOME\t/scratch/cache missing", r"SLURM_CONF\t/etc/s a file"]),
+    "moddir": "\n".join([r"/etc/modulefiles\tmissing", r"/usr/share/modulefiles/Linux\tmissing", r"/opt/modulefiles/Core\tmissing"]),
+    "home": "\n".join([r"~/.bashrc\t~0123456789ab", r"~/.lmod.d\tis there", r"~/.condarc\tis there"]),
+    "account": "\n".join([r"alice\t2001:2001 /home/alice /bin/zsh", r"alice ends\tnever", r"rsw ends\t90000"]),
+    "room": r"/\tyes", "inodes": r"/\tyes",
+}  # fmt: skip
+
+
+def test_ordinary_set_ups_are_silent() -> None:
+    assert judged(HEALTHY) == ()
+    assert judged({**HEALTHY, "folder": r"HOME\t/nonexistent missing"}) == ()
+
+
+def test_line_that_a_trace_shows_is_named_and_all_that_it_sets_is_one_cause() -> None:
+    at = "/home/alice/.bashrc"
+    facts = {**USES, "umask": r"umask\t000"}
+    (one,) = judged(facts, sets={"PYTHONPATH": f"{at}:3", ":umask": f"{at}:4"})
+    assert (one.found, one.hint, [each.found for each in one.consequences]) == (
+        PYTHONPATH,
+        f"{at}:3 does it: take that line away, unless it is intended",
+        ["umask is 000: all users can write to new files"],
+    )
+
+
+def test_what_a_known_harm_breaks_or_leads_to_follows_from_it_and_nothing_else_does() -> None:
+    said = Found("error", "bash-login (alice)", "cannot import /opt/a/python/x.py", nodes=NODES, account="alice")
+    other = Found("error", "bash-login (alice)", "no `module` command", nodes=NODES, account="alice")
+    found = judged(USES, said, other)
+    assert [(each.found, [c.found for c in each.consequences]) for each in found] == [
+        (said.found, [PYTHONPATH]),
+        (other.found, []),
+    ]
+    (one,) = judged({"ifs": r"IFS\t:"}, other)
+    assert [each.found for each in (one, *one.consequences)] == ["IFS is `:`: words are not split at blanks", other.found]
+
+
+def test_key_that_differs_is_not_said_twice_and_modules_and_jobs_may_set_what_they_need() -> None:
+    (one,) = judged({}, odd=USES)
+    assert (one.nodes, one.found) == ("c2", "PYTHONPATH is /opt/a/python; not there on others: programs behave in another way")
+    flags = r"CFLAGS\t-O0"
+    assert [each.found for each in judged({"env": flags + "\n" + r"LOADEDMODULES\tgcc/12"})] == [
+        "gcc/12 is loaded before anybody loads a module"
+    ]
+    jobs = tuple(context for context in CONTEXTS if context.way == "slurm")[:1]
+    assert [len(judged({"env": flags}, contexts=of)) for of in (CONTEXTS[:1], jobs)] == [1, 0]
+
+
+def test_every_row_is_of_a_kind_and_first_among_those_that_fit() -> None:
+    assert ROWS.keys() <= KINDS.keys()
+    assert sum(len(rows) for rows in ROWS.values()) <= 60

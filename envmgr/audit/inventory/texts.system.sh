@@ -66,20 +66,24 @@ inventory_slurm() {
   set --
   for inventory_file in /etc/slurm /etc/slurm-llnl /usr/local/etc /run/slurm/conf /var/spool/slurmd/conf-cache /opt/slurm*; do
     case $inventory_file in /opt/*) inventory_file=$inventory_file/etc ;; esac
-    if inventory_near "$inventory_file" && [ -r "$inventory_file/slurm.conf" ]; then set -- "$@" "$inventory_file/slurm.conf"; fi
+    inventory_near "$inventory_file" || continue
+    for inventory_file in "$inventory_file"/slurm.conf "$inventory_file"/plugstack.conf "$inventory_file"/plugstack.conf.d/*; do
+      [ ! -f "$inventory_file" ] || [ ! -r "$inventory_file" ] || set -- "$@" "$inventory_file"
+    done
   done
   printf '%s\n' "$@" '/usr/lib64/slurm/*.so' '/usr/lib/*/slurm*/*.so' '/usr/lib/slurm*/*.so' '/usr/local/lib*/slurm/*.so'
   # shellcheck disable=SC2016 # awk's
   [ $# = 0 ] || awk '
     BEGIN { FS = "[ \t]*=[ \t]*" }
+    match($0, /^[ \t]*(required|optional)[ \t]+\//) { path = substr($0, RLENGTH); sub(/[ \t].*/, "", path); print path; next }
     tolower($1) ~ /^[ \t]*((task)?(prolog|epilog)|healthcheckprogram|unkillablestepprogram|rebootprogram|plugindir)$/ {
       sub(/[ \t]*(#.*)?$/, "", $2)
       gsub(/"/, "", $2)
       folder = FILENAME
       sub(/\/[^\/]*$/, "", folder)
       is_dir = tolower($1) ~ /plugindir/
-      count = split($2, path, is_dir ? ":" : ",")
-      for (i = 1; i <= count; i++) print (path[i] ~ /^\// ? "" : folder "/") path[i] (is_dir ? "/*.so" : "")
+      count = split($2, paths, is_dir ? ":" : ",")
+      for (i = 1; i <= count; i++) print (paths[i] ~ /^\// ? "" : folder "/") paths[i] (is_dir ? "/*.so" : "")
     }' "$@"
 }
 

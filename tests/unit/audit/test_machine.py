@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import threading
 import time
 from dataclasses import replace
@@ -16,9 +15,8 @@ from envmgr.audit.checks import accounts, clock, mount, munge, slurm, space
 from envmgr.audit.controller import Controller
 from envmgr.nodes.envelope import Reply
 from envmgr.nodes.sets import NodeSets
-from envmgr.probe.shell import read_answer
 from envmgr.system.run import Runner
-from tests.helpers.evidence import audit_plan, evidence, probe_script, site, told
+from tests.helpers.evidence import evidence, site, told
 
 # -- clocks -------------------------------------------------------------------------------------------------------------
 
@@ -281,7 +279,21 @@ def test_munge_that_is_down_here_is_one_finding() -> None:
 
 
 @pytest.mark.parametrize(
-    "state", ["idle", "mixed", "allocated", "completing", "reserved", "planned", "idle-", "IDLE", "alloc", "blocked", "maint", "idle~"]
+    "state",
+    [
+        "idle",
+        "mixed",
+        "allocated",
+        "completing",
+        "reserved",
+        "planned",
+        "idle-",
+        "IDLE",
+        "alloc",
+        "blocked",
+        "maint",
+        "idle~",
+    ],
 )
 def test_node_that_slurm_uses_is_fine(state: str) -> None:
     assert told(slurm, evidence({"c1": {}}, slurm={"c1": (state, "")})) == []

@@ -40,7 +40,13 @@ SLURM_23 = (
     "CfgTRES=cpu=96,mem=750000M,gres/gpu=4 AllocTRES=cpu=32,mem=384G,gres/gpu=4 CurrentWatts=0 AveWatts=0 "
     "ReservationName=repair Reason=disk: State=IDLE Weight=0 [root@2026-11-02T10:00:00] Comment=Gres=none"
 )
-COMMON = {"RealMemory": "250000", "Weight": "1", "Version": "22.05.8", "Partitions": "all,long", "CPUs": "64 (2 x 16 x 2)"}
+COMMON = {
+    "RealMemory": "250000",
+    "Weight": "1",
+    "Version": "22.05.8",
+    "Partitions": "all,long",
+    "CPUs": "64 (2 x 16 x 2)",
+}
 IDLE = ("idle", "")
 OWN = {f"{host}.x": {"host": host} for host in ("c1", "c2", "c3")}
 
@@ -62,7 +68,9 @@ def test_rows_of_real_slurms(tmp_path: Path) -> None:
     assert rows(tmp_path, "You are not allowed to see nodes", 1) == {}
 
 
-@pytest.mark.parametrize("state", ["IDLE", "ALLOCATED", "MIXED+PLANNED", "IDLE+COMPLETING", "MIXED*", "IDLE+POWERED_DOWN"])
+@pytest.mark.parametrize(
+    "state", ["IDLE", "ALLOCATED", "MIXED+PLANNED", "IDLE+COMPLETING", "MIXED*", "IDLE+POWERED_DOWN"]
+)
 def test_state_that_comes_with_jobs_is_none(state: str, tmp_path: Path) -> None:
     assert rows(tmp_path, SLURM_22.replace("State=IDLE", f"State={state}")) == {"c1": COMMON}
 
@@ -70,7 +78,7 @@ def test_state_that_comes_with_jobs_is_none(state: str, tmp_path: Path) -> None:
 def seen(odd: Mapping[str, str], *, states: Mapping[str, tuple[str, str]] | None = None) -> Evidence:
     """Three nodes, with a domain; the second has the row `odd`."""
     view = SlurmView(states or dict.fromkeys(("c1", "c2", "c3"), IDLE), "", {"c1": COMMON, "c2": odd, "c3": COMMON})
-    given = evidence(dict.fromkeys(OWN, {"inventory.looked.node": "yes"}), own=OWN, slurm=view.states)
+    given = evidence({key: {"inventory.looked.node": "yes"} for key in OWN}, own=OWN, slurm=view.states)
     return replace(given, slurm=view)
 
 
@@ -95,22 +103,28 @@ def without(key: str) -> dict[str, str]:
         (
             without("Partitions"),
             [
-                "warning c2.x: slurm Partitions: no partition of Slurm has the node; all,long on others | "
-                "PartitionName=all,long in slurm.conf must name it, then `scontrol reconfigure`"
+                (
+                    "warning c2.x: slurm Partitions: no partition of Slurm has the node; all,long on others | "
+                    "PartitionName=all,long in slurm.conf must name it, then `scontrol reconfigure`"
+                )
             ],
         ),
         (
             COMMON | {"State": "RESERVED"},
             [
-                "note c2.x: slurm State: Slurm has the node as RESERVED | "
-                "`scontrol show reservation` and `scontrol show node`: is that still wanted?"
+                (
+                    "note c2.x: slurm State: Slurm has the node as RESERVED | "
+                    "`scontrol show reservation` and `scontrol show node`: is that still wanted?"
+                )
             ],
         ),
         (
             COMMON | {"RealMemory": "1"},
             [
-                "note c2.x: slurm RealMemory: Slurm: RealMemory is 1; 250000 on others | its line in slurm.conf (NodeName=, "
-                "PartitionName=), then `scontrol reconfigure`; `scontrol show node` shows what holds now"
+                (
+                    "note c2.x: slurm RealMemory: Slurm: RealMemory is 1; 250000 on others | its line in slurm.conf (NodeName=, "
+                    "PartitionName=), then `scontrol reconfigure`; `scontrol show node` shows what holds now"
+                )
             ],
         ),
     ],
@@ -134,11 +148,12 @@ def test_down_node_comes_from_a_slurmd_that_does_not_run_and_a_drained_one_from_
         lost = Reply("c2.x", "unreachable", "", f"Slurm: {state}: disk", 0.0, 1.0)
         return replace(base, ways={"ssh": ssh, "slurm": replace(ssh, groups=(), missing=(lost,))})
 
-    hint = "once that is fixed"
     assert report(given("down")) == [
         "error c2.x: daemon slurmd: slurmd does not run here, and runs on others | make it as on c1.x > down: disk > unreachable: Slurm: down: disk"
     ]
     drained, daemon = report(given("drained"))
-    resume = "`scontrol update nodename=c2 state=resume`"
-    assert drained == f"warning c2.x: Slurm: drained: disk | {resume}, {hint} > unreachable: Slurm: drained: disk"
+    assert drained == (
+        "error c2.x: Slurm (inherited environment): unreachable: Slurm: drained: disk | "
+        "`scontrol show node c2`; `scontrol update nodename=c2 state=resume` once it is well > drained: disk"
+    )
     assert daemon.startswith("warning c2.x: daemon slurmd: ")

@@ -7,19 +7,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from envmgr.nodes.sets import NodeSets
-from envmgr.nodes.slurm import UNCONFIGURED, slurm_here, states_or_reason
+from envmgr.nodes.slurm import UNCONFIGURED, node_rows, slurm_here, states_or_reason
 from envmgr.system.run import Runner
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmView:
-    """Slurm's own view of its nodes. `states` is node -> (state, reason); `broken` says why Slurm could not be asked.
+    """Slurm's own view of its nodes. `states` is node -> (state, reason); `broken` says why Slurm could not be asked. `rows`
+    is node -> key -> value, of what does not come and go with jobs: see `node_rows`.
 
-    Both are empty on a host whose Slurm was never configured.
+    All are empty on a host whose Slurm was never configured.
     """
 
     states: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     broken: str = ""
+    rows: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 class Controller:
@@ -46,4 +48,6 @@ class Controller:
         if not self._jobs and not slurm_here():
             return SlurmView()
         states, broken = states_or_reason(self.runner, self.left)
-        return SlurmView(states, "" if broken == UNCONFIGURED and not self._jobs else broken)
+        if broken:
+            return SlurmView(states, "" if broken == UNCONFIGURED and not self._jobs else broken)
+        return SlurmView(states, rows=node_rows(self.runner, timeout=self.left))

@@ -78,6 +78,39 @@ def node_states(runner: Runner, *, timeout: float = _ASK) -> dict[str, tuple[str
     return {node.strip(): (state.strip(), "" if why.strip() == "none" else why.strip()) for node, state, why in found}
 
 
+def node_rows(runner: Runner, *, timeout: float = _ASK) -> dict[str, dict[str, str]]:
+    """Return node -> key -> value of what slurm.conf and administrators say of it, by one `scontrol` within `timeout`
+    seconds; nothing where that is refused. Nodes of no partition, which sinfo does not list, are there.
+
+    Loads and times are left out, and all of a node's state that comes and goes with jobs: `node_states` has it.
+    """
+    try:
+        said = runner.run([tool("scontrol"), "show", "node", "-o"], env=tool_env(), timeout=timeout).stdout
+    except EnvmgrError:
+        return {}
+    # The first of a key counts: an administrator's Reason and Comment come last, and may have others in them.
+    rows = (dict(reversed(_FIELD.findall(line))) for line in said.splitlines())
+    return {row["NodeName"]: _kept(row) for row in rows if "NodeName" in row}
+
+
+_FIELD = re.compile(r"(?:^|\s)(\w+)=(.*?)(?=\s+\w+=|\s*$)")
+_AS_THEY_ARE = ("Partitions", "ActiveFeatures", "Gres", "RealMemory", "Weight", "Version")
+# What an administrator, a time or slurm.conf gives a node. Source: slurm.h, NODE_STATE_*.
+_LASTING = re.compile(r"RESERVED|MAINT\w*|CLOUD|DYNAMIC\w*")
+
+
+def _kept(row: Mapping[str, str]) -> dict[str, str]:
+    """Return the part of a node's row that like nodes have alike."""
+    found = {name: row.get(name, "") for name in _AS_THEY_ARE}
+    found["Features"] = row.get("AvailableFeatures", "")
+    if found["ActiveFeatures"] == found["Features"]:
+        del found["ActiveFeatures"]
+    found["State"] = "+".join(sorted(_LASTING.findall(row.get("State", ""))))
+    sockets, cores, threads = (row.get(name, "?") for name in ("Sockets", "CoresPerSocket", "ThreadsPerCore"))
+    found["CPUs"] = f"{row.get('CPUTot', '?')} ({sockets} x {cores} x {threads})"
+    return {name: value for name, value in found.items() if value not in ("", "(null)", "N/A")}
+
+
 def submitting_nodes(runner: Runner) -> tuple[str, ...]:
     """Return the hosts to which some partition restricts the sending of jobs (AllocNodes); none where it is open to all,
     or Slurm does not say. Source: sinfo(1), `%S`.
@@ -107,13 +140,6 @@ def states_or_reason(runner: Runner, timeout: float) -> tuple[dict[str, tuple[st
         return {}, slurm_reason(error.stderr.encode()) or error.message
 
 
-def node_hosts(runner: Runner, *, timeout: float = _ASK) -> dict[str, str]:
-    """Return node -> its host name in Slurm (NodeHostname), within `timeout` seconds. Raises as `node_states`."""
-    lines = runner.run([tool("sinfo"), "-h", "-N", "-o", "%N|%n"], env=tool_env(), timeout=timeout).stdout.splitlines()
-    found = [line.partition("|") for line in lines]
-    return {node.strip(): host.strip() for node, _, host in found if host.strip()}
-
-
 def mpi_plugins(runner: Runner) -> frozenset[str] | None:
     """Return the values of `srun --mpi=` on this host; None where srun does not say."""
     try:
@@ -122,17 +148,6 @@ def mpi_plugins(runner: Runner) -> frozenset[str] | None:
         return None
     said = f"{done.stdout}\n{done.stderr}"  # it goes to stderr, up to Slurm 23
     return frozenset(said.split()) if "MPI plugin types" in said else None
-
-
-def submit_plugins(runner: Runner, names: Sequence[str]) -> dict[str, str]:
-    """Return the settings `names` of the controller's slurm.conf that have a value; empty where it does not say."""
-    try:
-        said = runner.run([tool("scontrol"), "show", "config"], env=tool_env(), timeout=_ASK).stdout
-    except EnvmgrError:
-        return {}
-    found = (line.partition("=") for line in said.splitlines())
-    settings = {name.strip(): value.strip() for name, _, value in found}
-    return {name: settings[name] for name in names if settings.get(name, "(null)") not in ("(null)", "")}
 
 
 def users_with_jobs(runner: Runner, *, timeout: float = _ASK) -> list[str]:
@@ -148,7 +163,7 @@ UNCONFIGURED = "Could not establish a configuration source"
 def why_no_step(states: Mapping[str, tuple[str, str]], node: str) -> str:
     """Return why no step can start on the node, by Slurm's own name of it; empty when one can."""
     if node not in states:
-        return "Slurm does not know this node"
+        return "no partition of Slurm has this node"
     return f"Slurm: {in_words(states[node])}" if _GONE.fullmatch(states[node][0]) else asleep(states[node][0])
 
 

@@ -1,4 +1,4 @@
-"""The things that nodes and their shells have: files, mounts, packages, accounts, variables, programs. It is asked for by name.
+"""The things that nodes and their shells have: files, mounts, packages, accounts, variables, programs, rows of Slurm.
 
 What differs between like nodes is compared, and joined with what users do not get: a file, mount or account that
 differs explains what fails on its own nodes if it is named there, is read, sets a variable that is named, or leads to
@@ -11,4 +11,4 @@ from __future__ import annotations
 from envmgr.audit.inventory.texts import inventory_texts
 from envmgr.audit.model import Check
 
-CHECK = Check(probe=inventory_texts, wants=frozenset({"peers"}))
+CHECK = Check(probe=inventory_texts, wants=frozenset({"peers", "slurm"}))

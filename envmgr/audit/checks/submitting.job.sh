@@ -16,6 +16,3 @@ if [ "$submitting_status" = 0 ]; then
 else
   put submitting.no_step "$(if [ "$submitting_status" = 124 ]; then echo 'no end in 20 s'; else grep . "$0.step.err" | head -n 1 | cut -c1-200; fi)"
 fi
-# shellcheck disable=SC2016 # the inner shell's
-with_limit 5 "$0.gone" /bin/sh -c 'IFS=:; for folder in $WANTED_MODULEPATH; do [ -d "$folder" ] || printf "%s\n" "$folder"; done'
-lines submitting.gone <"$0.gone"

@@ -255,7 +255,7 @@ def _in_shells(outcome: _Outcome, lack: str | None) -> _Outcome:
     return (False, (lack,)) if lack and outcome[0] is not False else outcome
 
 
-_NO_FAULT = ("busy: ", "asleep: ", "no job was", "not asked: ", "Slurm does not know")  # beginnings of reasons
+_NO_FAULT = ("busy: ", "asleep: ", "no job was", "not asked: ", "no partition of Slurm")  # beginnings of reasons
 
 
 def _without_jobs(evidence: Evidence) -> frozenset[str]:

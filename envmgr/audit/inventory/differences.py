@@ -18,8 +18,10 @@ from envmgr.audit.inventory.facts import NodeInventory, read_inventory
 from envmgr.audit.inventory.kinds import KINDS
 from envmgr.audit.inventory.modules import read_modules
 from envmgr.audit.model import QUORUM, Evidence, Values
+from envmgr.nodes.slurm import slurm_names
 
 _ABSENT = "\0"  # stands for what is not there, among values
+_SLURM = "slurm"
 _OF_ALL = ("file", "link")  # compared with all other hosts, too, where like nodes do not decide
 _BACKUP = re.compile(r"(\.(bak|bk|orig|old|save|rpm(save|new|orig)|dpkg-\w+|sw[op])|~)$")
 
@@ -52,14 +54,27 @@ def differences(evidence: Evidence) -> tuple[Difference, ...]:
     hosts = evidence.here.groups if evidence.here else ()
     places = [("", (*evidence.fleet.groups, *hosts))]
     places += [(shell.key, shell.fleet.groups) for shell in evidence.each_shell()]
-    inventories = [(where, [(read_inventory(of.facts, where), of.nodes) for of in groups]) for where, groups in places]
-    inventories += [("", of_module) for of_module in read_modules(evidence.shells)]
-    return tuple(of for where, found in inventories for of in _of_place(where, found, evidence))
+    found = [(key, [(read_inventory(of.facts, key), of.nodes) for of in groups]) for key, groups in places]
+    found += [("", of_module) for of_module in read_modules(evidence.shells)]
+    found.append(("", _by_slurm(evidence)))
+    return tuple(of for where, told in found for of in _of_place(where, told, evidence))
 
 
-def _of_place(
-    where: str, found: Sequence[tuple[NodeInventory, tuple[str, ...]]], evidence: Evidence
-) -> Iterator[Difference]:
+_Told = Sequence[tuple[NodeInventory, tuple[str, ...]]]
+
+
+def _by_slurm(evidence: Evidence) -> _Told:
+    """Return what Slurm says of each node that it knows. It has no version of a node that never came up."""
+    rows, none = evidence.slurm.rows, frozenset[str]()
+    return [
+        (NodeInventory({(_SLURM, key): value for key, value in row.items()}, none, frozenset(unread), none), (node,))
+        for node, name in slurm_names(rows, evidence.nodes).items()
+        for row in [rows[name]]
+        for unread in [() if "Version" in row else [(_SLURM, "Version")]]
+    ]
+
+
+def _of_place(where: str, found: _Told, evidence: Evidence) -> Iterator[Difference]:
     """Yield what differs at the nodes, or in one of their shells."""
     for at in sorted({at for inventory, _ in found for at in inventory.values}):
         kind, key = at

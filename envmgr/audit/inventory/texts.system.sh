@@ -48,16 +48,43 @@ inventory_mounts() {
 "; done <"$0.far"
 }
 
-# inventory_near FOLDER: whether no server answers for a folder, and no link leads from it.
+# inventory_near FOLDER: whether no server answers for a folder, and no link leads to it. Nothing below the mount point of a server is touched.
 inventory_near() {
-  [ ! -h "$1" ] || return 1
-  inventory_above=$1
-  while [ -n "$inventory_above" ]; do
+  inventory_above='' inventory_rest=${1#/}
+  while [ -n "$inventory_rest" ]; do
+    inventory_above=$inventory_above/${inventory_rest%%/*}
     case $inventory_far in *"
 $inventory_above
 "*) return 1 ;; esac
-    inventory_above=${inventory_above%/*}
+    [ ! -h "$inventory_above" ] || return 1
+    case $inventory_rest in */*) inventory_rest=${inventory_rest#*/} ;; *) inventory_rest='' ;; esac
   done
+}
+
+# inventory_slurm: paths, one a line, of settings of Slurm and of its plugins, and of what slurmd runs around jobs; some are patterns.
+inventory_slurm() {
+  set --
+  for inventory_file in /etc/slurm /etc/slurm-llnl /usr/local/etc /run/slurm/conf /var/spool/slurmd/conf-cache /opt/slurm*; do
+    case $inventory_file in /opt/*) inventory_file=$inventory_file/etc ;; esac
+    inventory_near "$inventory_file" || continue
+    for inventory_file in "$inventory_file"/slurm.conf "$inventory_file"/plugstack.conf "$inventory_file"/plugstack.conf.d/*; do
+      [ ! -f "$inventory_file" ] || [ ! -r "$inventory_file" ] || set -- "$@" "$inventory_file"
+    done
+  done
+  printf '%s\n' "$@" '/usr/lib64/slurm/*.so' '/usr/lib/*/slurm*/*.so' '/usr/lib/slurm*/*.so' '/usr/local/lib*/slurm/*.so'
+  # shellcheck disable=SC2016 # awk's
+  [ $# = 0 ] || awk '
+    BEGIN { FS = "[ \t]*=[ \t]*" }
+    match($0, /^[ \t]*(required|optional)[ \t]+\//) { path = substr($0, RLENGTH); sub(/[ \t].*/, "", path); print path; next }
+    tolower($1) ~ /^[ \t]*((task)?(prolog|epilog)|healthcheckprogram|unkillablestepprogram|rebootprogram|plugindir)$/ {
+      sub(/[ \t]*(#.*)?$/, "", $2)
+      gsub(/"/, "", $2)
+      folder = FILENAME
+      sub(/\/[^\/]*$/, "", folder)
+      is_dir = tolower($1) ~ /plugindir/
+      count = split($2, paths, is_dir ? ":" : ",")
+      for (i = 1; i <= count; i++) print (paths[i] ~ /^\// ? "" : folder "/") paths[i] (is_dir ? "/*.so" : "")
+    }' "$@"
 }
 
 # inventory_files: of what find prints, links, folders and programs, and files with the first digits of their sha256.
@@ -73,6 +100,14 @@ $inventory_file
 "*) ;; *) set -- "$@" "$inventory_file" ;; esac
     done
   done
+  inventory_slurm >"$0.slurm"
+  while IFS= read -r inventory_found; do
+    inventory_folder=${inventory_found%%[*]*}
+    inventory_near "${inventory_folder%/*}" || continue
+    for inventory_file in $inventory_found; do
+      case $inventory_file in /etc/* | *"*"*) ;; *) set -- "$@" "$inventory_file" ;; esac
+    done
+  done <"$0.slurm"
   if [ -r /root ]; then for inventory_file in $inventory_dots; do set -- "$@" "/root/$inventory_file"; done; fi
   # Only /etc, which is among them, and the folders of programs are entered.
   find "$@" /usr/bin /usr/sbin /etc/ssl/certs/ca-certificates.crt -maxdepth 8 -xdev \( -path /etc/.git -o -path /etc/ssl/certs \
@@ -97,7 +132,7 @@ $inventory_file
     $1 == "d" { if (shut || last % 2 == 0) closed[$4]; print "dir\t" $4 "\t" mode " " owner; next }
     $1 == "l" { print "link\t" $4 "\t-> " $5; next }
     $4 ~ /^\/etc\/(mtab|adjtime|\.pwd\.lock|\.updated|hostid|g?shadow)$|-$|\.cache$|\.swp$/ { next }
-    $4 ~ /^\/usr\/s?bin\// { print "prog\t" $4 "\t" mode " " owner " " $3; next }
+    $4 ~ /^\/usr\/s?bin\/|\/slurm[^\/]*\/[^\/]*\.so$/ { print "prog\t" $4 "\t" mode " " owner " " $3; next }
     {
       # Others have these by themselves, and private keys are no one else'"'"'s.
       by_itself = $4 ~ /^\/etc\/(hostname|machine-id|hostid|udev\/hwdb\.bin|network\/|netplan\/|NetworkManager\/system-connections\/|sysconfig\/network-scripts\/ifcfg-|systemd\/network\/|iscsi\/initiatorname|nvme\/host|crypttab|mdadm|default\/grub$|kernel\/cmdline|initramfs-tools\/conf\.d\/resume)/
@@ -191,12 +226,20 @@ inventory_daemons() {
     fi
     if [ -n "$inventory_pid" ]; then
       printf 'daemon\t%s\truns\n' "$inventory_name"
-      set -- "$@" "name=$inventory_name" "/proc/$inventory_pid/limits"
+      set -- "$@" "name=$inventory_name" "/proc/$inventory_pid/limits" "/proc/$inventory_pid/status"
+      [ "$inventory_name" != slurmd ] || tr '\000\n' '\n ' 2>/dev/null <"/proc/$inventory_pid/environ" | awk '
+        match($0, /^(LD_|GLIBC_|MALLOC_|PYTHON|PERL|LUA_|MODULE|LMOD_|BASH_ENV=|ENV=|TMP|TEMP|TZ=|SLURM_CONF=|OMP_|CUDA_|OPENSSL_|KRB5|PATH=|LANG|LC_)/) {
+          name = $0
+          sub(/=.*/, "", name)
+          print "daemon\tslurmd\047s " name "\tis " substr($0, length(name) + 2)
+        }'
     else
       printf 'daemon\t%s\tdoes not run\n' "$inventory_name"
     fi
   done
   [ $# = 0 ] || awk '
+    BEGIN { getline online <"/sys/devices/system/cpu/online" }
+    /^Cpus_allowed_list:/ { print "daemon\t" name "\047s cores\tare " ($2 == online ? "all" : $2) }
     /^Max / && !/pending signals|processes/ {
       key = tolower(substr($0, 5, 21))
       sub(/ +$/, "", key)

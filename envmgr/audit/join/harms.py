@@ -10,7 +10,7 @@ from envmgr.audit.findings import AuditFinding, Loose
 from envmgr.probe.model import CONTEXTS, ShellAccount, ShellContext
 
 # What comes first in the life of a shell: what is wrong later follows from what is wrong before.
-_LIFE = ("nodes", "ssh", "mount", "generation", "contexts", "lmod", "loading", "resolution", "software")
+_LIFE = ("slurm", "nodes", "ssh", "mount", "generation", "contexts", "loading", "resolution", "software")
 _STATE = "inventory"  # what is known to harm, wherever it is: a note of it is traced, too
 _OF_LOGIN = _LIFE[_LIFE.index("contexts") + 1 :]  # asked in the user's login shell
 _PATH = re.compile(r"(?<![\w.])/[\w.+@-]+(?:/[\w.+@-]+)*")

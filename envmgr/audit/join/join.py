@@ -1,7 +1,8 @@
 """One join: for each harm the difference that explains it, on the same node; what is left of both stands by itself.
 
 The rules, each with its reason: what all nodes have alike never explains what one node has. What is wrong later in the life of a
-shell follows from what is wrong before in the same shell of the same node. A symptom (a variable, umask) is no cause while
+shell follows from what is wrong before in the same shell of the same node, and what ends in the words of another harm of the
+node follows from that. A symptom (a variable, umask) is no cause while
 a file, mount, package or account that has a relation to it differs on that node. A difference without a relation to a harm is
 never called its cause.
 """
@@ -149,6 +150,7 @@ def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], sender: str
     first: dict[tuple[str, str, str, bool], tuple[int, Root]] = {}
     known: dict[tuple[str, str, str], Root] = {}
     states: list[tuple[Harm, Root]] = []
+    told_by: dict[str, list[tuple[str, Root]]] = {}
     for told in sorted(harms, key=lambda harm: harm.stage):
         harm = _sent(told, of_node, sender)
         if harm.alike:
@@ -160,11 +162,13 @@ def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], sender: str
         same = (harm.node, harm.finding.check, harm.finding.found)  # in other shells
         if root is not None:
             known.setdefault(same, root)
-        found = root or known.get(same) or Root(f"{harm.finding.check} {harm.finding.found}")
+        repeated = (of for said, of in told_by.get(harm.node, ()) if harm.finding.found.endswith(f": {said}"))
+        found = next(repeated, None) or root or known.get(same) or Root(f"{harm.finding.check} {harm.finding.found}")
         if harm.context is not None and harm.breaks:
             shell = (harm.node, harm.context.name, harm.account, harm.alike)
             stage, before = first.setdefault(shell, (harm.stage, found))
             found = before if stage < harm.stage else found
+        told_by.setdefault(harm.node, []).append((harm.finding.found, found))
         if harm.is_state:
             states.append((harm, found))
         yield harm, found

@@ -43,9 +43,9 @@ class View:
 # The service that a harm went through -> what configures it.
 _SERVICES = (
     (
-        re.compile(r"sbatch|srun|nodes: Slurm"),
+        re.compile(r"sbatch|srun|submitting|nodes: Slurm|slurm: Slurm: (down|idle, not|.*(Prolog|Epilog|Low |gres/))"),
         re.compile(
-            r"slurm |daemon slurmd|limit slurmd|\w+ (/etc/slurm/|/usr/(local/)?s?bin/s(batch|run|lurm)|.*/task-prolog$)"
+            r"slurm |daemon slurmd|limit slurmd|\w+ (/etc/slurm/|/usr/(local/)?s?bin/s(batch|run|lurm)|/.*/slurm[^/]*/[^/]+$|.*(?i:prolog|epilog))"
         ),
     ),
     (

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from envmgr.probe.model import Facts
 
-# What Slurm says of an option that it refuses -> the variables of such options.
-_REFUSED = {
-    "partition": "SBATCH_PARTITION SLURM_PARTITION",
-    "account": "SBATCH_ACCOUNT SLURM_ACCOUNT",
-    "qos": "SBATCH_QOS SLURM_QOS",
-    "reservation": "SBATCH_RESERVATION SLURM_RESERVATION",
-    "feature": "SBATCH_CONSTRAINT SLURM_CONSTRAINT",
-    "cluster": "SBATCH_CLUSTERS SLURM_CLUSTERS",
-    "license": "SBATCH_LICENSES SLURM_LICENSES",
-    "gres|generic resource": "SBATCH_GRES SBATCH_GPUS SLURM_GRES",
-    "wckey": "SBATCH_WCKEY SLURM_WCKEY",
-    "time limit": "SBATCH_TIMELIMIT SLURM_TIMELIMIT",
-}
+_WORDS = {"clusters": "cluster", "constraint": "feature", "gpus": "gres", "licenses": "license"}
 
 
 def refused_by(said: str, facts: Facts) -> Iterator[tuple[str, str]]:
-    """Yield name and value of each variable in `submitting.variables` to which a refusal of Slurm points."""
-    found = dict(line.partition("=")[::2] for line in facts.get("submitting.variables", "").splitlines())
-    for pattern, names in _REFUSED.items():
-        for name in names.split() if re.search(pattern, said, re.IGNORECASE) else ():
-            if name in found:
-                yield name, found[name]
+    """Yield name and value of each variable in `submitting.variables` that a refusal of Slurm names, or whose option it
+    does.
+    """
+    refusal = said.lower().replace(" ", "")
+    for line in facts.get("submitting.variables", "").splitlines():
+        name, _, value = line.partition("=")
+        option = name.split("_")[1].lower()
+        if name in said or (name != "SLURM_CONF" and _WORDS.get(option, option) in refusal):
+            yield name, value

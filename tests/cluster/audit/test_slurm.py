@@ -182,6 +182,4 @@ def test_login_nodes_that_slurm_names_are_asked_where_the_site_names_none(audite
         cluster.exec("c3", ["rm", line], check=True)
         cluster.exec("login", ["scontrol", "update", "PartitionName=all", "AllocNodes=ALL"], check=True)
         cluster.write_site()
-    assert [(each["check"], each["nodes"], each["actions"][0]["file"]) for each in found] == [
-        ("submitting", "c3", line)
-    ]
+    assert [(each["check"], each["nodes"], each["where"]) for each in found] == [("inventory", "c3", line)]

@@ -376,7 +376,7 @@ def test_slurm_says_why_a_node_takes_no_job(cluster: Cluster, via: str) -> None:
         "c1": ("answered", "ok\n"),
         "c2": ("unreachable", "Slurm: drained: bad fan"),
         "c3": ("unreachable", "Slurm: down: dead disk"),
-        "c9": ("unreachable", "Slurm does not know this node"),
+        "c9": ("unreachable", "no partition of Slurm has this node"),
     }
 
 

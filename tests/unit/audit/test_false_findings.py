@@ -191,7 +191,7 @@ def test_findings_have_the_nodes_name_and_hints_have_slurms() -> None:
     assert told(slurm, given) == [
         (
             "error c2.x.example: Slurm: down: dead disk | idle, mixed or allocated | "
-            "once that is fixed: `scontrol update nodename=c2 state=resume`"
+            "`scontrol update nodename=c2 state=resume`, once that is fixed"
         )
     ]
     (line,) = [each for each in told(nodes, given) if "unreachable" in each]
@@ -355,7 +355,7 @@ def test_node_whose_jobs_do_not_answer_runs_nothing() -> None:
     for reason in (
         "busy: the job did not start within 1 s",
         "asleep: Slurm saves its power (idle~)",
-        "Slurm does not know this node",
+        "no partition of Slurm has this node",
     ):
         assert matrix(without_jobs(reason)) == (MatrixRow("t/1", "c[1-2]", fit=True),)
 

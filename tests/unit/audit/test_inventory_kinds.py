@@ -33,4 +33,4 @@ def test_kind_gives_a_severity_and_the_one_command(
 
 def test_rows_have_no_command_but_the_fixed_ones() -> None:
     runs = {row.hint.run.split(" ")[0] for kind in KINDS.values() for row in kind.rows if row.hint.run}
-    assert runs == {"umount", "mount", "chmod", "ldconfig", "envmgr", "scontrol"}
+    assert runs == {"umount", "mount", "chmod", "ldconfig", "envmgr"}

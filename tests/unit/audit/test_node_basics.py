@@ -18,7 +18,6 @@ from envmgr.audit.checks import (
     places,
     shell_state,
     site_modules,
-    slurm,
     startup_files,
     user_files,
 )
@@ -63,11 +62,7 @@ def test_fault_of_one_node(check: Check, facts: dict[str, str], line: str) -> No
     assert line not in lines(check, {}, {}, {})
 
 
-def test_cores_of_slurmd_and_the_home_are_compared() -> None:
-    every, one = {"slurm.cores": "all"}, {"slurm.cores": "0"}
-    (line,) = [each for each in lines(slurm, every, one, every) if "cores" in each]
-    assert line == "warning c2: slurmd: is bound to the cores 0"
-    assert not [each for each in lines(slurm, one, one, one) if "cores" in each]
+def test_home_is_compared() -> None:
     shared, other = {f"{KEY}places.home_is": "131 nfs"}, {f"{KEY}places.home_is": "2 tmpfs"}
     (line,) = lines(places, shared, other, shared)
     assert line == "warning c2: bash-login (alice): the home of alice is another folder than on c[1,3] (tmpfs)"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from envmgr.audit.causes import Traces
-from envmgr.audit.checks import accounts, limits, linker, names, places, shell_state, slurm, startup_files
+from envmgr.audit.checks import accounts, limits, linker, names, places, shell_state, startup_files
 from envmgr.probe.model import CONTEXTS
 from envmgr.probe.shell import looked_key
 from tests.helpers.context_shell import context_facts
@@ -213,27 +213,3 @@ def test_nologin_is_told_with_its_words() -> None:
     assert [line.split(" | ")[0] for line in found] == [
         "error c1: /etc/nologin: it is there: no user can log in over ssh (later)"
     ]
-
-
-def test_slurm_conf_of_each_node() -> None:
-    def of(node: int) -> dict[str, str]:
-        return {
-            "slurm.conf": "/etc/slurm/slurm.conf",
-            "slurm.sum": "x",
-            "slurm.prolog": "" if node == 2 else "/etc/envmgr/node/task-prolog",
-        }
-
-    states = {f"c{n}": ("idle", "") for n in (1, 2, 3)}
-    found = told(slurm, evidence({node: of(int(node[1])) for node in states}, slurm=states))
-    assert [line.split(" | ")[0] for line in found] == ["error c2: /etc/slurm/slurm.conf: no TaskProlog"]
-
-
-def test_host_name_that_is_not_slurms_is_told_but_of_a_slurmd_that_was_told_its_name() -> None:
-    states = {f"c{n}": ("idle", "") for n in (1, 2)}
-    given = evidence(
-        {"c1": {}, "c2": {"slurm.named": "yes"}},
-        slurm=states,
-        own={"c1": {"host": "old1"}, "c2": {"host": "old2.example"}},
-        asked_here={"slurm": slurm.Hosts({"c1": "c1", "c2": "c2"})},
-    )
-    assert [line.split(" | ")[0] for line in told(slurm, given)] == ["warning c1: Slurm: the host calls itself old1"]

@@ -1,106 +1,64 @@
-"""What the check of ssh says of nodes: whom sshd lets in, and whose keys are known."""
+"""Whom sshd lets in, by a real ssh of the user: what nodes say, and who is accused."""
 
 from __future__ import annotations
+
+import subprocess
+from pathlib import Path
 
 import pytest
 
 from envmgr.audit.checks import ssh
+from envmgr.probe import shell as probe
+from envmgr.system.shelltext import assign, script_text
 from tests.helpers.evidence import evidence, told
 
-LOOKED = {
-    "ssh.looked.node": "yes",
-    "ssh.sshd": "acceptenv LANG\nmaxsessions 10\nusepam yes",
-    "ssh.groups": "alice users",
-    "ssh.known": "a" * 64,
-    "ssh.lacks": "",
-    "ssh.config": "/etc/ssh/ssh_config 0a1b",
-}
-WHEEL = LOOKED | {
-    "ssh.sshd": f"{LOOKED['ssh.sshd']}\nallowgroups root\nallowgroups wheel",
-    "ssh.places": "AllowGroups /etc/ssh/sshd_config:13",
-}
-RELOAD = "then `systemctl reload sshd` (`ssh` on Debian)"
+IN, OUT, NO_JOB = ({"ssh.user": said} for said in ("in", "Permission denied", "no job"))
 
 
 def findings(*answers: dict[str, str], **more: object) -> list[str]:
     return told(ssh, evidence({f"c{n}": facts for n, facts in enumerate(answers, 1)}, **more))  # type: ignore[arg-type]
 
 
-def test_sshd_that_lets_users_in_on_the_other_nodes_alone() -> None:
-    assert findings(LOOKED, WHEEL, LOOKED) == [
-        (
-            "error c2: sshd: it does not let alice in: AllowGroups root wheel | alice can log in, as on c[1,3] | "
-            f"/etc/ssh/sshd_config:13 keeps users out: take that line away, or name one of the user's groups there; {RELOAD}"
-        )
+def test_sshd_that_lets_users_in_on_other_nodes_only() -> None:
+    why = "as alice, `ssh -v` to the node; on the node, sshd's log (`journalctl -u ssh -u sshd`) says why"
+    assert findings(IN, OUT, IN) == [
+        f"error c2: sshd: it does not let alice in: Permission denied | alice can log in, as on c[1,3] | {why}"
     ]
+    assert findings(IN, OUT)[0].startswith("error c2: sshd: it does not let alice in")
 
 
-def test_site_that_lets_users_in_nowhere_or_on_login_nodes_alone_is_not_accused() -> None:
-    assert findings(WHEEL, WHEEL, WHEEL) == []
-    given = evidence(
-        {"c1": WHEEL, "c2": WHEEL, "c3": WHEEL, "login": LOOKED | {"ssh.known": "none"}}, login=frozenset({"login"})
-    )
-    assert told(ssh, given) == []
-
-
-def test_other_settings_of_a_session_are_compared() -> None:
-    other = LOOKED | {"ssh.sshd": "acceptenv LANG\nmaxsessions 1\nusepam yes"}
-    assert findings(LOOKED, other, LOOKED) == [
-        (
-            "warning c2: sshd: maxsessions 1 | maxsessions 10, as on c[1,3] | "
-            f"the same /etc/ssh/sshd_config, and files in sshd_config.d, {RELOAD}"
-        )
-    ]
+@pytest.mark.parametrize("answers", [(OUT, OUT, OUT), (IN, OUT, OUT), (IN, NO_JOB, IN), (IN, {}, IN)])
+def test_site_that_lets_users_in_nowhere_or_where_they_have_a_job_is_not_accused(
+    answers: tuple[dict[str, str], ...],
+) -> None:
+    assert findings(*answers) == []
+    assert findings(*answers, IN, login=frozenset({f"c{len(answers) + 1}"})) == []
 
 
 @pytest.mark.parametrize(
-    ("rules", "rule"),
+    ("said", "status", "fact"),
     [
-        ("", ""),
-        ("allowusers bob", "AllowUsers bob"),
-        ("allowusers al?ce", ""),
-        ("allowusers *\nallowusers !alice", "AllowUsers * !alice"),
-        ("allowusers alice@10.0.0.*", ""),
-        ("denyusers alice@10.0.0.*", ""),
-        ("denyusers ali*", "DenyUsers ali*"),
-        ("allowgroups wheel\nallowgroups user?", ""),
-        ("allowgroups wheel", "AllowGroups wheel"),
-        ("denygroups users", "DenyGroups users"),
-        ("denygroups wheel", ""),
-        ("allowusers alice\nallowgroups wheel", "AllowGroups wheel"),
+        ("", 0, "in"),
+        ("bash: line 1: exit", 3, "in"),
+        ("Banner\nalice@c1: Permission denied (publickey).", 255, "Permission denied"),
+        (
+            "Access denied by pam_slurm_adopt: you have no active jobs on this node\nConnection closed by 10.0.0.1",
+            255,
+            "no job",
+        ),
+        ("Connection closed by 10.0.0.1 port 22", 255, "the connection was closed"),
+        ("kex_exchange_identification: read: Connection reset by peer", 255, "the connection was closed"),
+        ("ssh: connect to host c1 port 22: Connection refused", 255, "Connection refused"),
+        ("ssh: Could not resolve hostname c1: Name or service not known", 255, None),
+        ("Bad configuration option", 255, "ssh ends with status 255"),
     ],
 )
-def test_rule_that_keeps_a_user_out(rules: str, rule: str) -> None:
-    assert ssh.refused({"ssh.sshd": rules, "ssh.groups": "alice users"}, "alice") == rule
-
-
-def test_groups_that_are_not_known_keep_nobody_out() -> None:
-    assert ssh.refused({"ssh.sshd": "allowgroups wheel"}, "alice") == ""
-
-
-def test_key_of_another_node_that_one_node_lacks() -> None:
-    lacks = LOOKED | {"ssh.known": "b" * 64, "ssh.lacks": "c3"}
-    file = "/etc/ssh/ssh_known_hosts"
-    assert findings(lacks, LOOKED, LOOKED) == [
-        (
-            f"warning c1: {file}: has no key of c3: ssh from there ends in `Host key verification failed` | the keys of all nodes, as on c[2-3] | "
-            f"`scp -3p c2:{file} c1:{file}`, once it is clear that c2 has what is right"
-        )
-    ]
-    both = findings(lacks, lacks, LOOKED, LOOKED, LOOKED)[0]
-    assert f"`scp -3p c3:{file} c1:{file} && scp -3p c3:{file} c2:{file}`, once it is clear that c3 has what" in both
-    assert findings(lacks, LOOKED, LOOKED, groups={"a": ("c1",), "b": ("c2", "c3")}) == []
-    (line,) = findings({**LOOKED, "ssh.known": "none"}, LOOKED, LOOKED)
-    assert line.startswith(f"warning c1: {file}: is not there: ")
-    (line,) = findings(lacks, LOOKED)  # of two nobody knows who is right
-    assert line.startswith(
-        f"warning : {file}: content aaaaaaaaaaaa on c2; content bbbbbbbbbbbb on c1 | the same everywhere"
-    )
-
-
-def test_settings_of_ssh_that_differ_are_told_with_their_files() -> None:
-    other = LOOKED | {"ssh.config": "/etc/ssh/ssh_config 0a1b\n/etc/ssh/ssh_config.d/proxy.conf 77"}
-    (line,) = findings(LOOKED, LOOKED, other)
-    assert line.startswith(
-        "warning c3: /etc/ssh/ssh_config: other content: /etc/ssh/ssh_config.d/proxy.conf | the same, as on c[1-2]"
-    )
+def test_what_ssh_says_is_one_word_for_all_nodes(said: str, status: int, fact: str | None, tmp_path: Path) -> None:
+    (tmp_path / "said").write_text(said)
+    stage = tmp_path / "stage.sh"
+    given = assign(mark="", who="", room=str(tmp_path), user="nobody")
+    as_ = f"as() {{ cat {tmp_path}/said >&2; return {status}; }}; id() {{ echo 0; }}\n"  # the ssh itself, by root
+    library = script_text(probe.__file__, "library.sh")
+    stage.write_text(f"{given}{library}{as_}{script_text(ssh.__file__, 'node.sh')}")
+    done = subprocess.run(["/bin/sh", stage], capture_output=True, text=True, check=True)
+    assert done.stdout == ("" if fact is None else f"@ssh.user={fact}\n")

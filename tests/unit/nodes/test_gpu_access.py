@@ -80,7 +80,7 @@ def test_jobs_go_where_a_gpu_is_free_and_others_are_told_why_not() -> None:
             "c6": "Slurm: drained: bad fan",
             "c7": "asleep: Slurm saves its power (idle~)",
             "c8": "Slurm has it in no partition",
-            "c9": "Slurm does not know this node",
+            "c9": "no partition of Slurm has this node",
         },
     )
 

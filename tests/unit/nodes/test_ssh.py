@@ -89,7 +89,7 @@ def test_reason_is_slurms_first_error(said: str, reason: str) -> None:
 )
 def test_why_not_is_about_nodes_that_take_no_job(state: tuple[str, str], words: str) -> None:
     assert slurm.why_no_step({"c1": state}, "c1") == words
-    assert slurm.why_no_step({"c1": state}, "c2") == "Slurm does not know this node"
+    assert slurm.why_no_step({"c1": state}, "c2") == "no partition of Slurm has this node"
 
 
 def test_control_socket_lies_in_a_folder_of_ours_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

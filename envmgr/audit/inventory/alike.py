@@ -11,12 +11,11 @@ from pydantic import Field
 from envmgr.audit.findings import AuditFinding, Loose
 from envmgr.audit.hints import hint_of
 from envmgr.audit.inventory.differences import Difference
-from envmgr.audit.inventory.facts import read_inventory
 from envmgr.audit.inventory.kinds import KINDS
+from envmgr.audit.inventory.places import Place
 from envmgr.audit.model import AskedShell, Evidence
 from envmgr.audit.table import Steps, fill, read_yaml
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import Group
 from envmgr.report import Severity
 from envmgr.system.models import FrozenModel
 
@@ -51,24 +50,22 @@ ROWS: Mapping[str, Sequence[AlikeRow]] = _read(Path(__file__).with_name("alike.y
 """kind -> its rows."""
 
 
-def alike(evidence: Evidence, known: Iterable[Difference]) -> Iterator[Loose]:
+def alike(places: Iterable[Place], evidence: Evidence, known: Iterable[Difference]) -> Iterator[Loose]:
     """Yield a finding for each fact that a row fits, and that is not `known` to differ; its `names` are what sets it."""
     told = {(of.where, of.kind, of.key) for of in known}
-    hosts = evidence.here.groups if evidence.here else ()
-    places: list[tuple[AskedShell | None, Iterable[Group]]] = [(None, (*evidence.fleet.groups, *hosts))]
-    places += [(shell, shell.fleet.groups) for shell in evidence.each_shell()]
-    for shell, groups in places:
-        where = shell.key if shell else ""
+    shells = {shell.key: shell for shell in evidence.each_shell()}
+    for place in places:
+        shell = shells.get(place.where)
         found: dict[tuple[AlikeRow, str, str], list[str]] = {}
-        for group in groups:
-            values = read_inventory(group.facts, where).values
+        for inventory, nodes in place.told:
+            values = inventory.values
             modules = bool(values.get(("env", "LOADEDMODULES"))) or (shell is not None and shell.context.way != "ssh")
             for (kind, key), value in values.items():
                 row = next((row for row in ROWS.get(kind, ()) if row.fits(key, value)), None)
-                if row and (where, kind, key) not in told and not (row.from_modules and modules):
-                    found.setdefault((row, key, value), []).extend(group.nodes)
-        for (row, key, value), nodes in found.items():
-            yield _said(row, key, value, nodes, shell, evidence)
+                if row and (place.where, kind, key) not in told and not (row.from_modules and modules):
+                    found.setdefault((row, key, value), []).extend(nodes)
+        for (row, key, value), having in found.items():
+            yield _said(row, key, value, having, shell, evidence)
 
 
 def _said(row: AlikeRow, key: str, value: str, nodes: list[str], shell: AskedShell | None, evidence: Evidence) -> Loose:

@@ -18,6 +18,9 @@ How = Literal["added", "gone", "mode", "options", "changed"]
 more.
 """
 
+Scope = Literal["node", "shell", "login", "slurm"]
+"""What reports a kind: the node, each shell, the user's modules, this host's Slurm."""
+
 _HOW: Mapping[How, str] = {
     "added": "is there, and not on others",
     "gone": "is not there",
@@ -50,7 +53,7 @@ class InventoryKind(FrozenModel):
     what sets it: the variable or command `set_by`, or else that of its key.
     """
 
-    scope: Literal["node", "shell", "login", "slurm"]
+    scope: Scope
     symptom: bool = False
     depth: float
     baseline: bool = True

@@ -9,6 +9,7 @@ from envmgr.audit.findings import Caused, Loose, as_caused, joined
 from envmgr.audit.inventory.alike import alike
 from envmgr.audit.inventory.differences import Difference, differences
 from envmgr.audit.inventory.kinds import KINDS
+from envmgr.audit.inventory.places import Place
 from envmgr.audit.join.harms import Harm, harms_of
 from envmgr.audit.join.join import join
 from envmgr.audit.join.relations import Lines, View
@@ -22,10 +23,12 @@ _MOST_FILES = 200
 _PATHS = re.compile(r"/[\w.+@-]+(?:/[\w.+@-]+)+")
 
 
-def by_what_differs(loose: Sequence[Loose], evidence: Evidence, look_again: LookAgain) -> tuple[Caused, ...]:
+def by_what_differs(
+    loose: Sequence[Loose], places: Sequence[Place], evidence: Evidence, look_again: LookAgain
+) -> tuple[Caused, ...]:
     """Return all findings, each difference with the harms that it explains; notes of checks come last."""
-    found = differences(evidence)
-    harms = tuple(harms_of([*loose, *alike(evidence, found)], frozenset(evidence.fleet.nodes)))
+    found = differences(places, evidence)
+    harms = tuple(harms_of([*loose, *alike(places, evidence, found)], frozenset(evidence.fleet.nodes)))
     wanted = _wanted(harms, found, evidence)
     seen = look_again(wanted) if wanted.nodes else Seen()
     lines = dict(_lines(found, seen))

@@ -91,7 +91,7 @@ class AuditPlan(ProbePlan):
     it gives here, and `roots` maps it to its install's folder. `installs` are those of all published entries. `peers`
     maps names of nodes (of many nodes, a part) to their addresses on this host. `day` is a number that draws the
     samples, so that tomorrow's differ. `outside` is as in the published generation. `salt` is for digests of what nobody
-    may read: those of two audits cannot be compared.
+    may read: those of two audits cannot be compared. Many nodes tell what they have `by_digest`, and few of them the rest.
     """
 
     site: Site
@@ -105,6 +105,7 @@ class AuditPlan(ProbePlan):
     peers: Mapping[str, str] = field(default_factory=dict)
     day: int = 0
     salt: str = ""
+    by_digest: bool = False
 
     @property
     def deep(self) -> bool:
@@ -115,11 +116,6 @@ class AuditPlan(ProbePlan):
     def modules(self) -> tuple[str, ...]:
         """The modules that other tools made, and that are loaded whatever is drawn."""
         return self.request.modules if self.alone else ()
-
-    @property
-    def without_own_path(self) -> tuple[str, ...]:
-        """The sampled entries that load without an LD_LIBRARY_PATH, so that `ldd` says what they get."""
-        return tuple(entry for entry in self.samples if "LD_LIBRARY_PATH" not in self.loads.get(entry, ""))
 
     @property
     def generation(self) -> str:

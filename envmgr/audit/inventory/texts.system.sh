@@ -280,6 +280,7 @@ inventory_look() {
     /^model name/ && !model { model = $2 }
     /^flags|^Features/ && !flags { flags = split($2, all, " ") }
     END { print "sys\tcpu\t" count " x" model ", " flags " flags" }' /proc/cpuinfo /etc/os-release 2>/dev/null
+  awk -F ':[ \t]*' '/^Model/ { count[$2]++ } END { for (model in count) print "sys\tGPUs\t" count[model] " x " model }' /proc/driver/nvidia/gpus/*/information 2>/dev/null
   echo "looked	sys"
   inventory_daemons
   echo "looked	daemon"

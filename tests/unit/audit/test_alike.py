@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from functools import partial
 
 import pytest
+from envmgr.audit.grouping import Caused
 
 from envmgr.audit.checks import get_check
-from envmgr.audit.grouping import Caused
 from envmgr.audit.inventory.alike import ROWS
 from envmgr.audit.inventory.kinds import KINDS
 from envmgr.audit.join.stage import by_what_differs
@@ -99,7 +99,12 @@ def test_what_is_known_to_harm_is_said_where_all_nodes_have_it_and_where_there_i
     kind: str, key: str, value: str, severity: str, found: str, nodes: tuple[str, ...]
 ) -> None:
     (one,) = judged({kind: rf"{key}\t{value}"}, nodes=nodes)
-    assert (one.check, one.severity, one.found, one.nodes) == ("inventory", severity, found, "c[1-3]" if nodes[1:] else "c1")
+    assert (one.check, one.severity, one.found, one.nodes) == (
+        "inventory",
+        severity,
+        found,
+        "c[1-3]" if nodes[1:] else "c1",
+    )
     assert one.hint
 
 
@@ -147,12 +152,18 @@ def test_what_a_known_harm_breaks_or_leads_to_follows_from_it_and_nothing_else_d
         (other.found, []),
     ]
     (one,) = judged({"ifs": r"IFS\t:"}, other)
-    assert [each.found for each in (one, *one.consequences)] == ["IFS is `:`: words are not split at blanks", other.found]
+    assert [each.found for each in (one, *one.consequences)] == [
+        "IFS is `:`: words are not split at blanks",
+        other.found,
+    ]
 
 
 def test_key_that_differs_is_not_said_twice_and_modules_and_jobs_may_set_what_they_need() -> None:
     (one,) = judged({}, odd=USES)
-    assert (one.nodes, one.found) == ("c2", "PYTHONPATH is /opt/a/python; not there on others: programs behave in another way")
+    assert (one.nodes, one.found) == (
+        "c2",
+        "PYTHONPATH is /opt/a/python; not there on others: programs behave in another way",
+    )
     flags = r"CFLAGS\t-O0"
     assert [each.found for each in judged({"env": flags + "\n" + r"LOADEDMODULES\tgcc/12"})] == [
         "gcc/12 is loaded before anybody loads a module"

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import get_args
 
 import pytest
+from envmgr.audit.causes import Traces
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from envmgr.audit.ask import other_modules
 from envmgr.audit.baseline import baseline_text
-from envmgr.audit.causes import Traces
 from envmgr.audit.checks import all_checks
 from envmgr.audit.fit.matrix import matrix
 from envmgr.audit.judge import how_asked, loose_of, rows_of

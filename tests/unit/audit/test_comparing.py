@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from envmgr.audit.compare.between_nodes import Comparison, compare
 from hypothesis import given
 from hypothesis import strategies as st
 
 from envmgr.audit.checks import contexts, loading, mount, resolution
-from envmgr.audit.compare.between_nodes import Comparison, compare
 from envmgr.audit.model import Evidence, Outlier
 from envmgr.audit.plan import AuditRequest
 from envmgr.catalog.recipe_parts import Requires

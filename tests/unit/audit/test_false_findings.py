@@ -13,8 +13,8 @@ import pytest
 
 from envmgr.audit.ask.ask_nodes import log_part, nodes_to_ask
 from envmgr.audit.checks import munge, nodes, slurm
-from envmgr.audit.fit.matrix import MatrixRow, matrix
 from envmgr.audit.findings import Caused
+from envmgr.audit.fit.matrix import MatrixRow, matrix
 from envmgr.audit.model import Evidence
 from envmgr.audit.result import AuditResult, WayAnswers
 from envmgr.catalog.recipe_parts import Requires

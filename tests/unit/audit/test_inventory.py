@@ -51,11 +51,15 @@ def place() -> Iterator[Path]:
 def run(stage: ProbeStage, folder: Path, *argv: str, before: str = "", seconds: int = 200) -> str:
     """What this machine answers to the text of a stage, by a command that takes its file; `before` is of start-up files."""
     texts = inventory_texts(replace(audit_plan(site()), user="root", salt="salt", seconds=seconds))
+    return run_text(texts[stage], stage, folder, *argv, before=before)
+
+
+def run_text(text: str, stage: ProbeStage, folder: Path, *argv: str, before: str = "") -> str:
     given = assign(mark="", user="root", build_user="", prefix="/sw", room=str(folder), who=f"{folder}/who", job="")
     parts = ("library.sh", "found.sh") if stage == "context" else ("library.sh",)
     library = "".join(script_text(probe.__file__, part) for part in parts)
     file = folder / f"{stage}.sh"
-    file.write_text(f"{before}\n{given}{library}{texts[stage]}\nput inventory.looked.{stage} yes\n")
+    file.write_text(f"{before}\n{given}{library}{text}\nput inventory.looked.{stage} yes\n")
     (folder / "who").write_text(f"root:x:{os.geteuid()}:0::/root:/bin/bash\n")
     env = {"PATH": "/usr/bin:/bin", "HOME": str(folder)}
     done = subprocess.run([*argv, file], capture_output=True, text=True, check=True, cwd="/", env=env, input="")

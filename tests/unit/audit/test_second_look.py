@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from envmgr.audit.inventory.texts import inventory_texts
 from envmgr.audit.second_look import SECRET, Seen, Wanted, read_second_look, second_look_part
-from envmgr.probe.model import CONTEXTS, Fleet, Group, ProbePart, ShellAccount
+from envmgr.probe.model import Fleet, Group, ShellAccount
 from envmgr.probe.shell import join_probes, read_answer
 from tests.helpers.evidence import audit_plan, site
 
@@ -40,7 +39,9 @@ class Node:
         (root / "tmp").chmod(0o1777)
         for name in SYSTEM:
             subprocess.run(["cp", "-a", f"/etc/{name}", root / "etc"], check=False, capture_output=True)
-        self.write({"etc/passwd": f"root:x:0:0::/root:/bin/bash\nalice:x:{UID}:{os.getegid() or UID}::/home/alice:/bin/bash\n"})
+        self.write(
+            {"etc/passwd": f"root:x:0:0::/root:/bin/bash\nalice:x:{UID}:{os.getegid() or UID}::/home/alice:/bin/bash\n"}
+        )
 
     def write(self, files: Mapping[str, str], mode: int = 0o644) -> None:
         for name, text in files.items():
@@ -132,8 +133,18 @@ LOGIN_READS = {"/etc/profile", SITE, "/opt/vendor/set.sh", "~/.bash_profile", RC
 SHELLS = {
     "bash-login": (BASH, BASH_HOME, LOGIN_READS, OF_LOGIN),
     "bash-job": (BASH, BASH_HOME, LOGIN_READS, OF_LOGIN),
-    "bash-ssh": (BASH, BASH_HOME, {"/etc/bash.bashrc", RC}, OF_RC | {"VENDOR": "", ":umask": "", "INTERACTIVE": "/etc/bash.bashrc:1"}),
-    "bash-interactive": (BASH, BASH_HOME, {"/etc/bash.bashrc", RC}, OF_RC | {":module": "", "INTERACTIVE": "/etc/bash.bashrc:1"}),
+    "bash-ssh": (
+        BASH,
+        BASH_HOME,
+        {"/etc/bash.bashrc", RC},
+        OF_RC | {"VENDOR": "", ":umask": "", "INTERACTIVE": "/etc/bash.bashrc:1"},
+    ),
+    "bash-interactive": (
+        BASH,
+        BASH_HOME,
+        {"/etc/bash.bashrc", RC},
+        OF_RC | {":module": "", "INTERACTIVE": "/etc/bash.bashrc:1"},
+    ),
     "csh": (
         CSH,
         CSH_HOME,
@@ -177,7 +188,9 @@ SHELLS = {
 
 @pytest.mark.parametrize("account", ACCOUNTS)
 @pytest.mark.parametrize("context", SHELLS)
-def test_start_of_a_shell_tells_what_it_read_and_which_line_set_what(context: str, account: ShellAccount, node: Node) -> None:
+def test_start_of_a_shell_tells_what_it_read_and_which_line_set_what(
+    context: str, account: ShellAccount, node: Node
+) -> None:
     etc, home, reads, places = SHELLS[context]
     folder = HOMES[account]
     node.write({**etc, **{f"{folder}/{name}": text for name, text in home.items()}})
@@ -204,7 +217,13 @@ def test_line_in_a_file_that_all_may_read_is_told_unless_it_has_a_secret(node: N
     named = [name for name in named if AM_ROOT or name != "/etc/shut/open"]  # a user may read what is its own
     seen = node.look(Wanted(("c1",), files=tuple(named)))
     told = ["  plain", SECRET, SECRET, SECRET, "x" * 400, "last"]
-    of_all = {"/etc/open": told, "/etc/link": told, "/etc/key.pem": [SECRET] * 3 + ["after"], "/etc/comments": [], "/etc/none": []}
+    of_all = {
+        "/etc/open": told,
+        "/etc/link": told,
+        "/etc/key.pem": [SECRET] * 3 + ["after"],
+        "/etc/comments": [],
+        "/etc/none": [],
+    }
     assert {name: seen.text("c1", name) for name in named} == dict.fromkeys(named) | of_all
 
 
@@ -239,10 +258,22 @@ def test_path_tells_where_it_leads_and_the_modes_on_its_way(node: Node) -> None:
 )
 @pytest.mark.parametrize("context", ["bash-login", "csh", "zsh"])
 def test_shell_that_never_ends_or_prints_without_end_is_left_behind(context: str, lines: str, node: Node) -> None:
-    first, name = {"bash-login": ("export A=1", ".bash_profile"), "csh": ("setenv A 1", ".cshrc"), "zsh": ("export A=1", ".zshenv")}[context]
-    node.write({"etc/profile": "", "etc/csh.cshrc": "", f"home/alice/{name}": f"{first}\n{lines if context != 'csh' else lines_of_csh(lines)}"})
+    first, name = {
+        "bash-login": ("export A=1", ".bash_profile"),
+        "csh": ("setenv A 1", ".cshrc"),
+        "zsh": ("export A=1", ".zshenv"),
+    }[context]
+    node.write(
+        {
+            "etc/profile": "",
+            "etc/csh.cshrc": "",
+            f"home/alice/{name}": f"{first}\n{lines if context != 'csh' else lines_of_csh(lines)}",
+        }
+    )
     before = node.files()
-    seen = node.look(Wanted(("c1",), shells=((context, "user"), ("bash-ssh", "user")), files=("/etc/passwd",)), seconds=2)
+    seen = node.look(
+        Wanted(("c1",), shells=((context, "user"), ("bash-ssh", "user")), files=("/etc/passwd",)), seconds=2
+    )
     assert seen.place("c1", context, "user", "A") in (f"/home/alice/{name}:1", "")
     assert seen.text("c1", "/etc/passwd") is not None
     assert node.files() == before

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
 from envmgr.audit.causes import Traces
+
 from envmgr.audit.checks import accounts, limits, linker, names, places, shell_state, startup_files
 from envmgr.probe.model import CONTEXTS
 from envmgr.probe.shell import looked_key

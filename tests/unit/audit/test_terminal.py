@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-
 from envmgr.audit.causes import Traces
+
 from envmgr.audit.checks import contexts
 from envmgr.probe import shell as probe
 from envmgr.probe.model import CONTEXTS

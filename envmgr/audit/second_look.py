@@ -12,7 +12,15 @@ from typing import Literal
 from envmgr.probe.model import Facts, Fleet, ProbePart, ShellAccount, ShellContext
 from envmgr.system.shelltext import UNTRACED_END, assign, quote, script_text, untraced, words
 
-_HOW = {"bash-login": "login", "bash-ssh": "ssh", "bash-interactive": "interactive", "bash-job": "job", "zsh": "zsh"}
+_HOW = {
+    "bash-login": "login",
+    "bash-ssh": "ssh",
+    "bash-interactive": "interactive",
+    "bash-job": "job",
+    "csh": "csh",
+    "zsh": "zsh",
+}
+_SECONDS = 10  # for each shell, for all files, and for all paths
 _TAB = r"\t"  # as facts have it: see `escaped`
 SECRET = "a line with a secret"  # noqa: S105 - the words for one
 
@@ -47,7 +55,7 @@ class Seen:
     def text(self, node: str, file: str) -> list[str] | None:
         """Return the lines of a file without comments and blank lines; None if it was not reported."""
         told = self.facts.get(node, {}).get(f"second_look.text.{file}")
-        return None if told is None else told.splitlines()
+        return None if told is None else [line for line in told.splitlines() if line]
 
     def leads(self, path: str) -> frozenset[str]:
         """Return the paths to which a path leads on any node: links, and the program that a script names."""
@@ -82,15 +90,18 @@ def traced_shell_text() -> str:
 
 def second_look_part(wanted: Wanted, users: Mapping[ShellAccount, str], generation: str) -> ProbePart:
     """Return all questions in one script, which is the same for every node."""
-    given = assign(trace_end=f"set +x\n{untraced()}{UNTRACED_END}", generation=generation)
+    given = assign(trace_end=f"set +x\n{untraced()}{UNTRACED_END}", generation=generation, look_seconds=_SECONDS)
     calls = [
         f"look_shell {context}.{account} {quote(users[account])} {_HOW[context]}\n"
         for context, account in wanted.shells
         if context in _HOW and account in users
     ]
-    calls += [f"look_file {quote(file)}\n" for file in wanted.files]
-    calls += [f'with_limit 10 "$0.paths" look_paths {words(*wanted.paths)}; cat "$0.paths"\n'] if wanted.paths else []
-    texts = [given, traced_shell_text(), script_text(__file__, "sh"), *calls]
+    calls += [
+        f'with_limit {_SECONDS} "$0.{what}" look_{what} {words(*paths)}; cat "$0.{what}"\n'
+        for what, paths in (("files", wanted.files), ("paths", wanted.paths))
+        if paths
+    ]
+    texts = [given, traced_shell_text(), script_text(__file__, "csh.sh"), script_text(__file__, "sh"), *calls]
     return ProbePart("second_look", {"prefix": "".join(texts)})
 
 

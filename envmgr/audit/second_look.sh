@@ -1,19 +1,21 @@
 # shellcheck shell=sh
-# The second look at nodes that differ, and at one that does not: what each shell's start read and set, and the text of files.
-# Behind traced_shell.sh. `look_own` are the folders of node-setup's files and of programs, whose lines set nothing for others to see.
-: "${generation?}"
+# The second look at nodes that differ, and at one that does not: what each shell's start read and set, the text of files, where paths lead.
+# Behind second_look.shell.sh and second_look.csh.sh.
+: "${generation?}" "${look_seconds?}"
 
-# Of a trace: `read<TAB>FILE`, and `set<TAB>NAME<TAB>FILE:LINE` for the line that set NAME last: the outermost caller below /etc or in the
-# home, for others share a vendor's file. A command (`:module`, `:umask`) is a NAME, too; its words are not sent. MODULEPATH is also
-# named `MODULEPATH-`, where the folder of the generation went for good.
-look_lines() { # HOME
-  awk -v home="$1" -v folder="$generation" '
-    function own(at) { return at ~ /^\/etc\// || home != "" && index(at, home "/") == 1 }
+# Of a trace: `read<TAB>FILE`, and `set<TAB>NAME<TAB>FILE:LINE` for the line that set NAME last: the nearest one below /etc or in the home, for
+# others share a vendor's file. What a folder of a home has is not named. A command (`:module`, `:umask`) is a NAME, too; its words
+# are not sent. MODULEPATH is also named `MODULEPATH-`, where the folder of the generation went for good.
+look_lines() { # KEY HOME
+  LC_ALL=C awk -v key="$1" -v home="$2" -v folder="$generation" '
+    function in_home(at) { return home != "" && index(at, home "/") == 1 }
+    function own(at) { return at ~ /^\/etc\// || in_home(at) }
     function ours(at) { return at ~ /\/lmod\/(lmod\/)?(init|libexec)\/|^\/etc\/envmgr\// }
-    function place(head,  of, count, i, at) {
+    function hidden(at) { return in_home(at) && substr(at, length(home) + 2) ~ /\// }
+    function place(head,  of, count, i, at, file) {
       count = split(head, of, "<")
       at = ""
-      for (i = 1; i <= count; i++) if (of[i] ~ /^\/.*:[0-9]+$/) {
+      for (i = 1; i <= count; i++) if (of[i] ~ /^\/.*:[0-9]+$/ && !hidden(of[i])) {
         file = of[i]; sub(/:[0-9]+$/, "", file); seen[file]
         if (!ours(of[i]) && (at == "" || own(of[i]) && !own(at))) at = of[i]
       }
@@ -33,48 +35,98 @@ look_lines() { # HOME
           if (index(text, folder)) there = 1; else if (there) { last["MODULEPATH-"] = at; there = 0 }
           if (there) delete last["MODULEPATH-"]
         }
-      } else if (match(text, /^(unset|unalias|alias|export -n)( -[a-z])* [A-Za-z_][A-Za-z0-9_]*/)) {
+      } else if (match(text, /^(unset|unalias|alias|export -n)( -[a-z])* \047?[A-Za-z_][A-Za-z0-9_]*/)) {
         name = substr(text, 1, RLENGTH)
-        sub(/.* /, "", name)
+        sub(/.*[ \047]/, "", name)
         last[name] = at
-      } else if (text ~ /^(umask|ulimit|set|shopt|trap|module|ml|\.|source|exec|exit|return|cd) ?/) {
+      } else if (text ~ /^(umask|ulimit|set|shopt|trap|module|ml|\.|source|exec|exit|return|cd)( |$)/) {
         name = text
         sub(/ .*/, "", name)
         last[":" name] = at
       }
     }
     END {
-      for (file in seen) print "read\t" file
-      for (name in last) print "set\t" name "\t" last[name]
+      for (file in seen) print "@second_look." key "|read\t" file
+      for (name in last) print "@second_look." key "|set\t" name "\t" last[name]
     }' "$0.trace" | LC_ALL=C sort
 }
 look_shell() { # KEY ACCOUNT HOW
-  with_limit 10 "$0.trace" trace_run "$2" "$3"
-  look_lines "$(getent passwd "$2" | cut -d: -f6)" | lines "second_look.$1"
+  look_start=trace_run
+  [ "$3" != csh ] || look_start=look_csh
+  with_limit "$look_seconds" "$0.trace" "$look_start" "$2" "$3"
+  account_of "$2"
+  look_lines "$1" "${account_home?}"
 }
-# A file that all may read; others are not reported.
-look_file() { # FILE
-  [ -f "$1" ] || return 0
-  look_mode=$(stat -L -c %a "$1")
-  case $look_mode in *[4567]) head -c 60000 "$1" | sed -E -e '/^[[:space:]]*(#|$)/d' -e 's/.*(TOKEN|SECRET|PASS|KEY|CRED).*/a line with a secret/I' | cut -c1-400 | lines "second_look.text.$1" ;; esac
+
+# The lines of files that all may read, behind one empty line for each file that was read. As root nobody reads them, for whom every folder on the
+# way must be open, too.
+# shellcheck disable=SC2016 # awk's
+look_text='BEGIN {
+  for (i = 1; i < ARGC; i++) {
+    file = ARGV[i]
+    secret = size = 0
+    while ((got = getline line <file) >= 0) {
+      if (!size) print "@second_look.text." file "|"
+      if (!got || (size += length(line) + 1) > 60000) break
+      if (line ~ /^[ \t]*(#|$)/ && !secret) continue
+      if (line ~ /-----BEGIN .*PRIVATE/) secret = "key"
+      else if (!secret && (toupper(line) ~ /TOKEN|SECRET|PASS|KEY|CRED/ || line ~ /:\/\/[^\/@ ]*:[^\/@ ]*@/)) secret = "line"
+      print "@second_look.text." file "|" (secret ? "a line with a secret" : substr(line, 1, 400))
+      if (secret == "key" ? line ~ /-----END / : line !~ /\\$/) secret = 0
+    }
+    close(file)
+  }
+}'
+look_files() { # FILE ...
+  look_nobody=
+  [ "$(id -u)" != 0 ] || look_nobody='setpriv --reuid 65534 --regid 65534 --clear-groups'
+  # shellcheck disable=SC2086 # words, or none
+  find -L "$@" -maxdepth 0 -type f -perm -004 -print0 2>/dev/null | xargs -0 -r $look_nobody env LC_ALL=C awk "$look_text"
 }
+
 # Each path, what it leads to (links, the program that a script names), and all folders on the way: `PATH<TAB>MODE OWNER:GROUP`.
+# shellcheck disable=SC2016 # awk's
 look_paths() { # PATH ...
-  for look_at in "$@"; do
-    for _ in 1 2 3 4 5 6; do
-      printf '%s\n' "$look_at" >>"$0.ways"
-      if [ -h "$look_at" ]; then
-        look_to=$(readlink "$look_at")
-        case $look_to in /*) ;; *) look_to=${look_at%/*}/$look_to ;; esac
-      else
-        look_to=$([ -f "$look_at" ] && LC_ALL=C head -c 200 "$look_at" 2>/dev/null | tr -d '\0' | sed -n '1s/^#! *\([^ ]*\).*/\1/p')
-      fi
-      [ -n "$look_to" ] || break
-      printf '%s\t%s\n' "$1" "$look_to" | lines second_look.leads
-      look_at=$look_to
-    done
-    shift
+  IFS='
+'
+  set -f
+  look_at=$(printf '%s\n' "$@" | awk '{ print $0 "\t" $0 }')
+  for _ in 1 2 3 4 5 6; do
+    # shellcheck disable=SC2046 # names
+    find $(printf '%s\n' "$look_at" | awk -F / '{
+      sub(/.*\t/, "")
+      for (i = 2; i <= NF; i++) { way = i == 2 ? "/" $2 : way "/" $i; if (!seen[way]++) print way }
+    }') -maxdepth 0 -printf '%p\t%y\t%m %u:%g\t%l\n' >"$0.ways" 2>/dev/null
+    printf '%s\n' "$look_at" | LC_ALL=C awk -F '\t' -v next_at="$0.next" '
+      !asked {
+        kind[$1] = $2
+        leads[$1] = $4
+        open_to_all[$1] = substr($3, 1, index($3, " ") - 1) ~ /[4567]$/
+        print "@second_look.ways|" $1 "\t" ($2 == "d" ? "directory " : $2 == "l" ? "link " : "file ") $3
+        next
+      }
+      {
+        count = split($2, part, "/")
+        way = to = ""
+        for (i = 2; i <= count && to == ""; i++) {
+          above = way
+          way = way "/" part[i]
+          if (kind[way] != "l") continue
+          to = leads[way] ~ /^\// ? leads[way] : above "/" leads[way]
+          while (++i <= count) to = to "/" part[i]
+        }
+        if (to == "" && kind[way] == "f" && open_to_all[way] && (getline line <way) > 0 && match(line, /^#! *\/[^ \t]*/)) {
+          to = substr(line, 1, RLENGTH)
+          sub(/^#! */, "", to)
+        }
+        close(way)
+        gsub(/\/\.(\/\.)*\//, "/", to)
+        while (sub(/\/[^\/]+\/\.\.\//, "/", to));
+        if (to == "") next
+        print "@second_look.leads|" $1 "\t" to
+        print $1 "\t" to >next_at
+      }' "$0.ways" asked=1 -
+    look_at=
+    if [ -s "$0.next" ]; then look_at=$(cat "$0.next"); : >"$0.next"; else break; fi
   done
-  awk -F / '{ way = ""; for (i = 2; i <= NF; i++) { way = way "/" $i; if (!seen[way]++) printf "%s%c", way, 0 } }' "$0.ways" |
-    xargs -0 -r stat -c '%n	%F %a %U:%G' 2>/dev/null | lines second_look.ways
 }

@@ -75,9 +75,9 @@ def _mode(told: str | None) -> str | None:
 
 
 def _readable(of: Difference) -> bool:
-    """Return whether all may read the file, by its mode (`SUM MODE OWNER:GROUP`)."""
-    modes = [words[1] for value in (of.value, of.right) if value and len(words := value.split()) > 1]
-    return bool(modes) and all(re.fullmatch(r"\d*[4567]", mode) for mode in modes)
+    """Return whether all may read the file, by its value (`SUM MODE OWNER:GROUP`): no SUM is salted, as in a closed folder."""
+    values = [value for value in (of.value, of.right) if value]
+    return bool(values) and all(re.fullmatch(r"[^~ ]\S* \d*[4567] .*", value) for value in values)
 
 
 def _lines(found: Iterable[Difference], seen: Seen) -> Iterator[tuple[tuple[str, str], tuple[str, ...]]]:

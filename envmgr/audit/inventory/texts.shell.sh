@@ -237,7 +237,7 @@ inventory_look() (
         keys[hidden] = key
       }
       function tell(kind, key, value) {
-        if (toupper(key (kind == "alias" ? value : "")) ~ /TOKEN|SECRET|PASS|KEY|CRED/) { private(kind, key, value); return }
+        if (toupper(key (kind == "alias" ? value : "")) ~ /TOKEN|SECRET|PASS|KEY|CRED/ || toupper(value) ~ /(TOKEN|SECRET|PASS|KEY|CRED)[A-Z_]*[ =]/) { private(kind, key, value); return }
         while (match(value, /:\/\/[^\/@ ]*@/)) value = substr(value, 1, RSTART - 1) ":/\001/***" substr(value, RSTART + RLENGTH - 1)
         gsub(/\001/, "", value)
         print kind "\t" key "\t" value
@@ -258,6 +258,8 @@ inventory_look() (
       mode == "func" {
         split($0, word, " ")
         where = substr($0, length(word[1] word[2]) + 3)
+        # What a folder of a home has is nobody else'"'"'s.
+        if (index(where, ENVIRON["HOME"] "/") == 1 && substr(where, length(ENVIRON["HOME"]) + 2) ~ /\//) where = ENVIRON["HOME"]
         if (where !~ /envmgr-audit\./ && $0 ~ /^[A-Za-z0-9]/) print "func\t" word[1] "\t" where ":" word[2]
         next
       }

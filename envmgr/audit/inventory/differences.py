@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
@@ -57,18 +57,18 @@ def differences(evidence: Evidence) -> tuple[Difference, ...]:
     return tuple(of for where, told in found for of in _of_place(where, told, evidence))
 
 
-_Told = Sequence[tuple[NodeInventory, tuple[str, ...]]]
+_Told = list[tuple[NodeInventory, tuple[str, ...]]]
 
 
 def _by_slurm(evidence: Evidence) -> _Told:
     """Return what Slurm says of each node that it knows. It has no version of a node that never came up."""
-    rows, none = evidence.slurm.rows, frozenset[str]()
-    return [
-        (NodeInventory({(_SLURM, key): value for key, value in row.items()}, none, frozenset(unread), none), (node,))
-        for node, name in slurm_names(rows, evidence.nodes).items()
-        for row in [rows[name]]
-        for unread in [() if "Version" in row else [(_SLURM, "Version")]]
-    ]
+    found: _Told = []
+    for node, name in slurm_names(evidence.slurm.rows, evidence.nodes).items():
+        row = evidence.slurm.rows[name]
+        unread = frozenset({(_SLURM, "Version")}.difference((_SLURM, key) for key in row))
+        values = {(_SLURM, key): value for key, value in row.items()}
+        found.append((NodeInventory(values, frozenset(), unread, frozenset()), (node,)))
+    return found
 
 
 def _of_place(where: str, found: _Told, evidence: Evidence) -> Iterator[Difference]:

@@ -10,19 +10,7 @@ from envmgr.audit.grouping import AuditFinding, Loose
 from envmgr.probe.model import CONTEXTS, ShellAccount, ShellContext
 
 # What comes first in the life of a shell: what is wrong later follows from what is wrong before.
-_LIFE = (
-    "slurm",
-    "nodes",
-    "ssh",
-    "mount",
-    "generation",
-    "contexts",
-    "lmod",
-    "modulefiles",
-    "loading",
-    "resolution",
-    "software",
-)
+_LIFE = tuple("slurm nodes ssh mount generation contexts lmod modulefiles loading resolution software".split())
 _OF_LOGIN = _LIFE[_LIFE.index("contexts") + 1 :]  # asked in the user's login shell
 _PATH = re.compile(r"(?<![\w.])/[\w.+@-]+(?:/[\w.+@-]+)*")
 _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9_]{2,}\b")

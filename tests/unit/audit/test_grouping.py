@@ -249,11 +249,6 @@ def test_a_warning_that_explains_why_python_does_not_start_comes_first_and_alone
 @pytest.mark.parametrize(
     ("cause", "other", "joins"),
     [
-        (
-            one("slurm", "Slurm", severity="warning", found="drained: not ready"),
-            "unreachable: Slurm: drained: not ready",
-            True,
-        ),
         (one("slurm", "Slurm", severity="warning", found="drained: not ready"), "silent: Slurm: the job ended", False),
         (
             one("munge", "munge", found="`munge -n` fails for alice"),

@@ -64,10 +64,10 @@ $inventory_above
 # inventory_slurm: paths, one a line, of settings of Slurm and of its plugins, and of what slurmd runs around jobs; some are patterns.
 inventory_slurm() {
   set --
-  for inventory_file in /etc/slurm /etc/slurm-llnl /usr/local/etc /run/slurm/conf /var/spool/slurmd/conf-cache /opt/slurm*; do
-    case $inventory_file in /opt/*) inventory_file=$inventory_file/etc ;; esac
-    inventory_near "$inventory_file" || continue
-    for inventory_file in "$inventory_file"/slurm.conf "$inventory_file"/plugstack.conf "$inventory_file"/plugstack.conf.d/*; do
+  for inventory_folder in /etc/slurm /etc/slurm-llnl /usr/local/etc /run/slurm/conf /var/spool/slurmd/conf-cache /opt/slurm*; do
+    case $inventory_folder in /opt/*) inventory_folder=$inventory_folder/etc ;; esac
+    inventory_near "$inventory_folder" || continue
+    for inventory_file in "$inventory_folder"/slurm.conf "$inventory_folder"/plugstack.conf "$inventory_folder"/plugstack.conf.d/*; do
       [ ! -f "$inventory_file" ] || [ ! -r "$inventory_file" ] || set -- "$@" "$inventory_file"
     done
   done

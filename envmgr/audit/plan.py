@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from envmgr.catalog.site import Site
 from envmgr.modules.spec import ModuleSpec, Outside
 from envmgr.probe.model import ProbePlan
-from envmgr.publish.records import GenerationRecord
+
+if TYPE_CHECKING:
+    from envmgr.publish.records import GenerationRecord
 
 Via = Literal["ssh", "slurm", "both"]
 

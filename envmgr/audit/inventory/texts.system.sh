@@ -200,7 +200,7 @@ inventory_accounts() {
   # shellcheck disable=SC2086 # where there is no user, there is no word of it
   getent passwd $user $build_user root | awk -F: '{ print "account\t" $1 "\t" $3 ":" $4 " " $6 " " $7 }'
   for inventory_name in $user $build_user; do
-    id "$inventory_name" 2>&1 | tr ' ,' '\n' | sort | awk -v name="$inventory_name" '{ all = all " " $0 } END { print "account\t" name " groups\t" substr(all, 2) }'
+    id "$inventory_name" 2>&1 | plain | tr ' ,' '\n' | sort | awk -v name="$inventory_name" '{ all = all " " $0 } END { print "account\t" name " groups\t" substr(all, 2) }'
   done
   if [ -r /etc/shadow ]; then
     # shellcheck disable=SC2086

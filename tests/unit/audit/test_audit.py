@@ -150,7 +150,7 @@ def test_unknown_check_names_the_nearest() -> None:
         get_check("mounts")
     assert (
         error.value.render()
-        == "error[unknown-check]: there is no check `mounts`\n\nhint: did you mean mount, accounts, outside?"
+        == "error[unknown-check]: there is no check `mounts`\n\nhint: did you mean mount, outside?"
     )
 
 

@@ -76,7 +76,9 @@ def doctor(ctx: Context) -> DoctorResult:
     except EnvmgrError as error:
         unlooked = f"published modules: {error.message}"
     try:
-        request = AuditRequest(via="ssh", checks=_CHECKS if record else _OF_ANY, deadline=_SECONDS, dry_run=True, here=True)
+        request = AuditRequest(
+            via="ssh", checks=_CHECKS if record else _OF_ANY, deadline=_SECONDS, dry_run=True, here=True
+        )
         result = audit_nodes(ctx, request)
         contexts, found = result.contexts, [*result.findings]
     except EnvmgrError as error:

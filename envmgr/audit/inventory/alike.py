@@ -71,9 +71,7 @@ def alike(evidence: Evidence, known: Iterable[Difference]) -> Iterator[Loose]:
             yield _said(row, key, value, nodes, shell, evidence)
 
 
-def _said(
-    row: AlikeRow, key: str, value: str, nodes: list[str], shell: AskedShell | None, evidence: Evidence
-) -> Loose:
+def _said(row: AlikeRow, key: str, value: str, nodes: list[str], shell: AskedShell | None, evidence: Evidence) -> Loose:
     user = shell.user if shell else evidence.plan.user
     value = "not said: it is a secret" if re.fullmatch("~[0-9a-f]{12}", value) else value
     first, _, last = value.rpartition(" ")

@@ -16,5 +16,5 @@ def inventory_texts(plan: AuditPlan) -> dict[ProbeStage, str]:
     given += script_text(__file__, "tell.sh")
     return {
         "node": given + peers_text(plan.peers) + script_text(__file__, "system.sh"),
-        "context": given + script_text(__file__, "shell.sh"),
+        "context": given + script_text(__file__, "home.sh") + script_text(__file__, "shell.sh"),
     }

@@ -1,10 +1,10 @@
 # shellcheck shell=sh
-# What the home of this account has: its start-up files by digest, and of others only known names and known lines; never a listing.
+# What the home of this account has: its start-up files by digest, and known names and lines of what else lies there; never a listing.
 
 inventory_homes='.lmod.d .modulerc .modulerc.lua .lmodrc.lua .config/lmod .config/pip/pip.conf .pip/pip.conf .condarc .pydistutils.cfg .Rprofile .Renviron
   .ssh/rc .ssh/environment .pam_environment'
 inventory_parts='.lmod.d .config .config/lmod .cache .cache/lmod .local .conda'
-# Names of Python's own modules and of others that many programs import.
+# Names of modules that Python brings, and of some that many programs import.
 inventory_imports='abc ast calendar code codecs collections copy csv datetime decimal email enum functools glob gzip html http io json logging math
   numpy operator os pandas parser pathlib pickle platform profile queue random re scipy secrets select signal site socket ssl stat statistics string
   struct subprocess sys tempfile test threading time token torch traceback types typing uuid warnings xml'

@@ -114,17 +114,17 @@ inventory_functions() {
   fi
 }
 
-# inventory_state_left: `KEY=VALUE` of what else start-up files have left.
+# inventory_state_left: `KEY=VALUE` of what else start-up files have left. A key begins with the variable, or `:` and the command, that does it.
 inventory_state_left() {
   [ -z "${shell_said-}" ] || printf 'said=%s\n' "$shell_said"
-  [ -z "$inventory_unread" ] || printf 'input=taken\n'
-  case $- in *i*) ;; *) [ "$PWD" = / ] || printf 'folder=%s\n' "$PWD" ;; esac
+  [ -z "$inventory_unread" ] || printf ':read=taken\n'
+  case $- in *i*) ;; *) [ "$PWD" = / ] || printf ':cd=%s\n' "$PWD" ;; esac
   # shellcheck disable=SC3028 # where the shell has it
   inventory_uid=${EUID-none}
   account_of "${user:-root}" && [ "${account_uid?}" = "$inventory_uid" ] || account_of root
   if [ "${account_uid?}" = "$inventory_uid" ]; then
     # shellcheck disable=SC3013 # it has -ef, too
-    case ${account_home?}/ in "${HOME-}/" | / | /nonexistent/) ;; *) [ "$account_home" -ef "${HOME-}" ] || printf 'home=%s\n' "${HOME-}" ;; esac
+    case ${account_home?}/ in "${HOME-}/" | / | /nonexistent/) ;; *) [ "$account_home" -ef "${HOME-}" ] || printf 'HOME=%s\n' "${HOME-}" ;; esac
   fi
   for inventory_name in /etc/profile /etc/bash.bashrc /etc/bashrc /etc/environment /etc/profile.d /etc/profile.d/*.sh /etc/lmod /etc/ld.so.cache /etc/passwd \
     /etc/group /etc/nsswitch.conf /etc/hosts /etc/resolv.conf /etc/localtime "$HOME/.bashrc" "$HOME/.profile" "$HOME/.bash_profile"; do
@@ -204,18 +204,18 @@ inventory_look() (
       }
       mode == "state" && /^trap -- \047\047 / {
         sub(/.* (SIG)?/, "")
-        if (/^(TERM|USR1|USR2|ALRM|CHLD|XCPU)$/) print "state\tignores " $0 "\tyes"
+        if (/^(TERM|USR1|USR2|ALRM|CHLD|XCPU)$/) print "state\t:trap " $0 "\tyes"
         next
       }
       mode == "state" && /^(declare|readonly) / {
         sub(/=.*/, "")
         sub(/.* /, "")
-        if (/^(PATH|MODULEPATH|LOADEDMODULES|_LMFILES_|MANPATH|LD_LIBRARY_PATH|PYTHONPATH|LMOD_[A-Z_]*)$/) print "state\treadonly " $0 "\tyes"
+        if (/^(PATH|MODULEPATH|LOADEDMODULES|_LMFILES_|MANPATH|LD_LIBRARY_PATH|PYTHONPATH|LMOD_[A-Z_]*)$/) print "state\t:readonly " $0 "\tyes"
         next
       }
       mode == "state" {
         gsub(/envmgr-audit\.[A-Za-z0-9]*/, "envmgr-audit")
-        if (match($0, /^(said|input|folder|home|unread [^=]*)=/)) tell("state", substr($0, 1, RLENGTH - 1), substr($0, RLENGTH + 1))
+        if (match($0, /^(said|:read|:cd|HOME|unread [^=]*)=/)) tell("state", substr($0, 1, RLENGTH - 1), substr($0, RLENGTH + 1))
         next
       }
       mode == "env" {

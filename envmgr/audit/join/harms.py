@@ -74,7 +74,7 @@ def harms_of(loose: Iterable[Loose], nodes: frozenset[str]) -> Iterator[Harm]:
         shells = re.match(r"([a-z, -]+) \(", one.finding.where)
         names = shells[1].split(", ") if shells else []
         contexts: list[ShellContext | None] = [_BY_NAME[name] for name in names if name in _BY_NAME]
-        if not contexts and one.finding.check in _OF_LOGIN:
+        if not contexts and (one.finding.check in _OF_LOGIN or one.finding.where == "login shells"):
             contexts = [CONTEXTS[0]]
         there = sorted(one.nodes) or [""]
         alike = not one.finding.between and nodes <= one.nodes and len(nodes) > 1

@@ -65,14 +65,15 @@ def judged(
         ("env", "PYTHONPATH", "/opt/a/python", "warning", PYTHONPATH),
         ("env", "PYTHONHOME", "/x", "error", "PYTHONHOME is /x: each Python of a module looks for its own library there"),
         ("env", "CUDA_VISIBLE_DEVICES", "1", "note", "CUDA_VISIBLE_DEVICES is 1: programs of modules read it"),
-        ("env", "PYTHONSTARTUP", "~0123456789ab", "note", "PYTHONSTARTUP is not said: it is a secret: programs of modules read it"),
+        ("env", "PYTHONSTARTUP", "~0123456789ab", "note", "PYTHONSTARTUP is a secret that is not said: programs of modules read it"),
         ("env", "BASH_ENV", "/home/a/.x", "warning", "a bash script that sh starts has no `module`: BASH_ENV is /home/a/.x"),
         ("env", "SLURM_JOB_ID", "7", "warning", "SLURM_JOB_ID is 7: it names no job, and srun fails"),
         ("env", "LOADEDMODULES", "hello/1.0", "note", "hello/1.0 is loaded before anybody loads a module"),
         ("folder", "CC", "icc missing", "warning", "CC is icc, which is not there"),
         ("folder", "TZ", "Europe/Berln missing", "warning", "TZ is Europe/Berln, which the node does not know: programs take UTC"),
         ("folder", "TMPDIR", "/gone missing", "error", "programs cannot write in TMPDIR: /gone missing"),
-        ("folder", "HOME", "/home/a closed", "error", "the home of alice is closed: /home/a"),
+        ("folder", "HOME", "/home/a not writable", "error", "programs cannot write in HOME: /home/a not writable"),
+        ("folder", "XDG_CACHE_HOME", "/x not writable", "warning", "alice cannot write in /x, which is XDG_CACHE_HOME"),
         ("moddir", "/opt/gone", "missing", "warning", "MODULEPATH has /opt/gone, which is missing"),
         ("flags", "set", "e", "error", "start-up files leave `set -e`: a command that fails, or a variable that is not set, ends the shell"),
         ("flags", "set", "f", "warning", "start-up files leave `set -f`"),
@@ -85,7 +86,7 @@ def judged(
         ("func", "gcc", "/etc/profile.d/x.sh:3", "warning", "`gcc` is a function, of /etc/profile.d/x.sh:3"),
         ("state", "said", "bash: x: command not found", "warning", 'a start-up file makes the shell say "bash: x: command not found"'),
         ("state", "unread /etc/profile", "yes", "error", "alice cannot read /etc/profile, root can"),
-        ("state", "ignores TERM", "yes", "error", "the signal TERM is ignored by all that is started there: no job step or program ends by it"),
+        ("state", ":trap TERM", "yes", "error", "the signal TERM is ignored by all that is started there: no job step or program ends by it"),
         ("home", "~/.modulerc", "is there", "note", "~/.modulerc of alice changes what modules, Python or sessions over ssh do"),
         ("home", "~/.bashrc", "conda init", "note", "~/.bashrc has a `conda init` block: in new shells conda's python comes before that of modules"),
         ("account", "/etc/nologin", "no user may log in", "error", "no user can log in: /etc/nologin is there"),
@@ -194,6 +195,7 @@ def test_key_that_differs_is_not_said_twice_and_modules_and_jobs_may_set_what_th
         "c2",
         "PYTHONPATH is /opt/a/python; not there on others: programs behave in another way",
     )
+    assert [each.nodes for each in judged(USES, odd={})] == ["c[1,3]", "c2"]
     flags = r"CFLAGS\t-O0"
     assert [each.found for each in judged({"env": flags + "\n" + r"LOADEDMODULES\tgcc/12"})] == [
         "gcc/12 is loaded before anybody loads a module"

@@ -184,10 +184,10 @@ def test_shell_tells_what_start_up_files_left(name: str, place: Path) -> None:
     assert "geheim" not in answer
     assert [found["folder", key][1] for key in ("TZ", "FC")] == ["Europe/Berln missing", "/nowhere/fc missing"]
     assert found["env", "SLURM_CPU_BIND"] == (None, "none")
-    assert found["state", "folder"] == (None, "/usr")
+    assert found["state", ":cd"] == (None, "/usr")
     assert found["state", "said"] == (None, "/tmp/envmgr-audit/context.sh: line 3: x: command not found")
     if name.startswith("bash"):
-        assert {("state", "ignores TERM"), ("state", "readonly MANPATH")} <= found.keys()
+        assert {("state", ":trap TERM"), ("state", ":readonly MANPATH")} <= found.keys()
     if name.startswith("bash"):
         assert found["func", "awk"][1] == f"{place}/context.sh:2"
 

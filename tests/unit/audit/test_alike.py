@@ -64,8 +64,8 @@ def judged(
     [
         ("env", "PYTHONPATH", "/opt/a/python", "warning", PYTHONPATH),
         ("env", "PYTHONHOME", "/x", "error", "PYTHONHOME is /x: each Python of a module looks for its own library there"),
-        ("env", "CUDA_VISIBLE_DEVICES", "1", "note", "CUDA_VISIBLE_DEVICES is 1: programs of modules read it"),
-        ("env", "PYTHONSTARTUP", "~0123456789ab", "note", "PYTHONSTARTUP is a secret that is not said: programs of modules read it"),
+        ("env", "CUDA_VISIBLE_DEVICES", "1", "note", "CUDA_VISIBLE_DEVICES is 1: programs of modules, or Slurm's, read it"),
+        ("env", "PYTHONSTARTUP", "~0123456789ab", "note", "PYTHONSTARTUP is a secret that is not said: programs of modules, or Slurm's, read it"),
         ("env", "BASH_ENV", "/home/a/.x", "warning", "a bash script that sh starts has no `module`: BASH_ENV is /home/a/.x"),
         ("env", "SLURM_JOB_ID", "7", "warning", "SLURM_JOB_ID is 7: it names no job, and srun fails"),
         ("env", "LOADEDMODULES", "hello/1.0", "note", "hello/1.0 is loaded before anybody loads a module"),
@@ -113,7 +113,7 @@ HEALTHY = r"""
 env PROMPT_COMMAND\thistory -a
 env PYTHONUNBUFFERED\t1
 env PYTHONNOUSERSITE\t1
-env CC\tgcc
+env CC\t/usr/bin/gcc
 env LANG\ten_US.UTF-8
 env BASH_ENV\t/usr/share/lmod/lmod/init/bash
 env ENV\t/usr/share/lmod/lmod/init/profile

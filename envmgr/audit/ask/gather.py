@@ -42,7 +42,6 @@ from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner
 from envmgr.system.usernames import own_name
 
-
 _MANY = 64  # nodes that tell what they have by digests: fewer tell it whole
 
 

@@ -78,7 +78,7 @@ def _no_module_at_all(evidence: Evidence) -> Rows:
     logins = [shell.having("module") for shell in evidence.each_shell() if shell.context.name == "bash-login"]
     nodes = [node for shell in logins for node in shell.fleet.nodes]
     if nodes and {value for shell in logins for value in shell.by_value("module")} == {"no"}:
-        yield evidence.say("no_module_at_all", dict.fromkeys(nodes))
+        yield evidence.say("no_module_at_all", dict.fromkeys(nodes), evidence.user_login)
 
 
 # The answer of the shell text, without a number at its end -> the row.

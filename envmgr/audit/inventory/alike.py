@@ -1,4 +1,4 @@
-"""What is known to harm users, or to change what programs do, also where all nodes have it alike: `alike.yaml`."""
+"""Known harms: what changes shells or programs, also where all nodes have it alike. `alike.yaml` is their table."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from envmgr.nodes.sets import fold
 
 
 def alike(places: Iterable[Place], evidence: Evidence, known: Iterable[Difference]) -> Iterator[Loose]:
-    """Yield a finding for each fact that a row fits, and that is not `known` to differ; its `names` are what sets it."""
-    told = {(of.where, of.kind, of.key) for of in known}
+    """Yield a finding for each fact that a row fits, on the nodes of which no `known` difference tells it; its `names` are what sets it."""
+    told: dict[tuple[str, str, str], set[str]] = {}
+    for of in known:
+        told.setdefault((of.where, of.kind, of.key), set()).update(of.nodes if of.known else (*of.nodes, *of.others))
     shells = {shell.key: shell for shell in evidence.each_shell()}
     for place in places:
         shell = shells.get(place.where)
@@ -28,17 +30,18 @@ def alike(places: Iterable[Place], evidence: Evidence, known: Iterable[Differenc
             modules = bool(values.get(("env", "LOADEDMODULES"))) or (shell is not None and shell.context.way != "ssh")
             for (kind, key), value in values.items():
                 row = next((row for row in ROWS.get(kind, ()) if row.fits(key, value)), None)
-                if row and (place.where, kind, key) not in told and not (row.from_modules and modules):
-                    found.setdefault((row, key, value), []).extend(nodes)
+                having = [node for node in nodes if node not in told.get((place.where, kind, key), ())] if row else []
+                if row and having and not (row.from_modules and modules):
+                    found.setdefault((row, key, value), []).extend(having)
         for (row, key, value), having in found.items():
             yield _said(row, key, value, having, shell, evidence)
 
 
 def _said(row: AlikeRow, key: str, value: str, nodes: list[str], shell: AskedShell | None, evidence: Evidence) -> Loose:
     user = shell.user if shell else evidence.plan.user
-    value = "not said: it is a secret" if re.fullmatch("~[0-9a-f]{12}", value) else value
-    first, _, last = value.rpartition(" ")
-    given = {"key": key, "value": value, "user": user, "first": first, "last": last}
+    value = "a secret that is not said" if re.fullmatch("~[0-9a-f]{12}", value) else value
+    first = re.sub(r" (not writable|a file|\S+)$", "", value)
+    given = {"key": key, "value": value, "user": user, "first": first}
     given |= {"first_key": key.partition(" ")[0], "last_key": key.partition(" ")[2]}
     hint = hint_of(row.hint.filled(given), nodes)
     place = shell.where if shell else key

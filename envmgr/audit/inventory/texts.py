@@ -21,7 +21,7 @@ def inventory_texts(plan: AuditPlan) -> dict[ProbeStage, str]:
     Of many nodes, it tells what nodes have by a digest for each kind, but for the kinds that `alike.yaml` looks at.
     """
     given = _given(plan, whole=ROWS if plan.by_digest else ())
-    shells = _given(plan) + script_text(__file__, "shell.sh")
+    shells = _given(plan) + script_text(__file__, "home.sh") + script_text(__file__, "shell.sh")
     return {"node": given + _of_node(plan), "context": shells, "login": given + _of_modules(plan)}
 
 

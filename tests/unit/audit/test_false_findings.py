@@ -55,10 +55,6 @@ def test_slurm_that_does_not_answer_is_an_error_here() -> None:
     ]
 
 
-
-
-
-
 @pytest.mark.parametrize(
     ("script", "reason"),
     [

@@ -61,7 +61,7 @@ def test_old_driver_on_one_node_of_a_group_is_an_error() -> None:
         (
             "error c2: a/1, b/1: driver 470.57.02 is older than 525.60.13 | as on c[1,3] | "
             "install NVIDIA driver 525.60.13 (CUDA 12) or newer there, and reboot"
-        ),
+        )
     ]
     assert matrix(given) == (
         MatrixRow("a/1", "c[1,3]", fit=True),
@@ -150,10 +150,6 @@ def test_job_that_is_shown_no_gpu_is_no_fault() -> None:
     )
     for way in ("ssh", "slurm"):
         assert told(fitness, evidence({"c1": hidden}, way=way)) == [note]
-
-
-
-
 
 
 def test_nodes_below_the_sites_own_level() -> None:

@@ -98,30 +98,6 @@ def test_space_of_a_node_whose_prefix_does_not_answer_is_not_looked_at() -> None
     assert told(space, evidence({"c1": {}}, own={"c1": df("", "")})) == []
 
 
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
 def test_node_is_slow_by_what_the_others_need() -> None:
     def slow(*times: int) -> list[str]:
         own = {f"c{n}": {"gate_ms": str(ms)} for n, ms in enumerate(times, 1)}
@@ -133,10 +109,6 @@ def test_node_is_slow_by_what_the_others_need() -> None:
     assert slow(1200, 1300) == []
     assert slow(3100, 3200, 3300) == ["warning c[1-3]"]
     assert slow(5, 3100) == ["warning c2"]
-
-
-
-
 
 
 # -- Slurm --------------------------------------------------------------------------------------------------------------

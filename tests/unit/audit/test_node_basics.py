@@ -37,13 +37,7 @@ def test_program_of_a_site_module_that_entries_have_too() -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "1.5", "²", "-"])
 def test_number_that_is_none_ends_no_audit(text: str) -> None:
-    numbers = (
-        "gate_ms",
-        "mount.read_ms",
-        "space.free_kb",
-        "began",
-        "clock.later",
-    )
+    numbers = ("gate_ms", "mount.read_ms", "space.free_kb", "began", "clock.later")
     facts = HEALTHY | {"software.seen": text, "space.inodes": text}
     given = evidence(
         dict.fromkeys(("c1", "c2", "c3"), facts),
@@ -118,5 +112,3 @@ def test_device_is_made_beside_its_place_and_what_lies_over_it_is_taken_away(tmp
     mknod = 'mknod() { [ "$*" = "-m 666 $3 c 1 3" ] && : >"$3"; }'
     subprocess.run(["/bin/sh", "-c", f"{mknod}; {made.replace('/dev/null', str(device))}"], check=True)
     assert [*tmp_path.iterdir()] == [device]
-
-

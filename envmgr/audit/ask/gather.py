@@ -159,24 +159,18 @@ class _Gathering:
         into_shells = any("context" in part.texts for part in parts)
         if into_shells and any(context.shell == "zsh" for context in over_ssh):
             plan = replace(plan, shells=(*plan.shells, *shells_of_jobs(runner, asker.left)))
-        if "ssh" in self.ways:
-            script = join_probes(parts, replace(plan, contexts=over_ssh))
-            with ThreadPoolExecutor(2) as pool:  # while nodes answer
-                looking = pool.submit(self._hosts, script, plan, parts)
-                loading = pool.submit(self._loads_here, plan)
+        script = join_probes(parts, replace(plan, contexts=over_ssh))
+        with ThreadPoolExecutor(2) as pool:  # while nodes answer
+            looking = pool.submit(self._hosts, script, plan, parts)
+            loading = pool.submit(self._loads_here, plan)
+            if "ssh" in self.ways:
                 found["ssh"] = asker.ssh(self.nodes, script, published)
-                here, whole = looking.result()
-                plan = replace(plan, loads=loading.result())
-        else:
-            with ThreadPoolExecutor(2) as pool:
-                looking = pool.submit(self._hosts, join_probes(parts, replace(plan, contexts=())), plan, parts)
-                loading = pool.submit(self._loads_here, plan)
-                if site.transport.via != "slurm":
-                    # look over ssh first: a job stuck on a mount would drain its node
-                    script = join_probes(parts, replace(plan, contexts=()), stages=("node",))
-                    look = asker.ssh(self.nodes, script, None, label="looking first, over ssh")
-                here, whole = looking.result()
-                plan = replace(plan, loads=loading.result())
+            elif site.transport.via != "slurm":
+                # look over ssh first: a job stuck on a mount would drain its node
+                script = join_probes(parts, replace(plan, contexts=()), stages=("node",))
+                look = asker.ssh(self.nodes, script, None, label="looking first, over ssh")
+            here, whole = looking.result()
+            plan = replace(plan, loads=loading.result())
         controller = {**controller, **whole}
         logs: Mapping[str, str] = {}
         if "slurm" in self.ways:

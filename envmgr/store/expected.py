@@ -41,15 +41,12 @@ def _first_program(root: str, rows: Iterable[TreePath], environment: Iterable[En
             inside = (part for part in op.value.split(op.separator) if f"{part}/".startswith(f"{root}/"))
             parts = [os.path.relpath(part, root) for part in inside]
             folders = [*parts, *folders] if op.kind == "prepend" else [*folders, *parts]
-    found: dict[str, dict[str, str]] = {}
-    for row in rows:
-        if row.kind == "link" or (row.kind == "file" and row.mode & 0o100):
-            folder, _, program = row.path.rpartition("/")
-            found.setdefault(folder or ".", {})[program] = row.kind
+    kinds = {row.path: row.kind for row in rows if row.kind == "link" or (row.kind == "file" and row.mode & 0o100)}
     for folder in folders:
-        there = found.get(folder, {})
-        plain = sorted(each for each, kind in there.items() if kind == "file")  # a link may lead to anything
-        for each in ("python", name, name.lower(), *plain):
-            if each in there:
-                return each if folder == "." else f"{folder}/{each}"
+        begin = "" if folder == "." else f"{folder}/"
+        # A link may lead to anything.
+        plain = sorted(p for p, kind in kinds.items() if kind == "file" and p.rpartition("/")[0] == begin[:-1])
+        for path in (begin + "python", begin + name, begin + name.lower(), *plain):
+            if path in kinds:
+                return path
     return ""

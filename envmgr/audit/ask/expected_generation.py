@@ -119,7 +119,6 @@ def with_published(plan: AuditPlan, published: PublishedGeneration, runner: Runn
     )
 
 
-_SUMS_SECONDS = 20.0  # for reading manifests of a prefix that has just answered
 _LARGEST, _MOST = 8 << 20, 24  # bytes of a file that is hashed on nodes, and files per entry
 _DRAWN = 60  # rows of a manifest from which these files are taken
 
@@ -131,7 +130,7 @@ def _drawn_sums(
     done = run_detached(
         ["/bin/sh", "-c", script_text(__file__, "draw.sh"), "sh", str(prefix.root), str(_DRAWN)],
         stdin="".join(f"{name} {published.record.entries[name].path}.manifest.json\n" for name in entries),
-        seconds=min(_SUMS_SECONDS, seconds),
+        seconds=min(_SECONDS, seconds),
         check=runner.raise_if_cancelled,
     )
     found: dict[str, dict[str, str]] = {}

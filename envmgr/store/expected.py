@@ -1,4 +1,4 @@
-"""What an audit has to expect of software on a node: the file by which users would first notice that it is not there."""
+"""The file of a tree of software by which users would first notice that it is not there: an audit expects it on nodes."""
 
 from __future__ import annotations
 

@@ -11,8 +11,6 @@ from envmgr.modules.nodesetup import opening_command, public_paths
 from envmgr.probe.model import Facts
 from envmgr.system.modes import ask_owner, without_acl
 
-AS_OTHERS = "as restricted as on the others"
-
 
 def open_steps(
     site: Site, paths: Sequence[str], *, whom: str, at: Where = "node", installs: Sequence[str] = (), look: str = ""

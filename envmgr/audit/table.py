@@ -105,8 +105,7 @@ class Fact(Words):
     """One fact: its meaning, under its kind. `own` ones differ between healthy nodes, and are never compared.
 
     Each of `lines` is a finding. `fields` names the words of a line; the last one takes the rest. `only` lists the
-    values that are a finding, `unless` those that are not; `shells` are the kinds of shells in which it is one. `empty` is what
-    is said of an empty one.
+    values that are a finding. `empty` is what is said of an empty one.
     """
 
     text: str = ""
@@ -114,10 +113,8 @@ class Fact(Words):
     flag: str = ""
     lines: str = ""
     own: bool = False
-    shells: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
-    unless: tuple[str, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -132,10 +129,7 @@ Facts = Mapping[str, Fact]
 class CheckTable(FrozenModel):
     """All facts and rows of one check, whose name with underscores is `part`.
 
-    `shares` names tables of `audit/shell/` whose facts and rows it has, too; `CHECK` in their keys is the check's own
-    part.
-    A `sampled` check draws what it looks at: a baseline may have other things. `words` are what its `judge` says for
-    names of the shell text, `fixes` the hints of what it decides.
+    `words` are what its `judge` says for names of the shell text.
     """
 
     part: str = ""
@@ -144,10 +138,7 @@ class CheckTable(FrozenModel):
     context: Facts = Field(default_factory=dict)
     login: Facts = Field(default_factory=dict)
     reads: tuple[str, ...] = ()
-    shares: tuple[str, ...] = ()
-    sampled: bool = False
     words: Mapping[str, str] = Field(default_factory=dict)
-    fixes: Mapping[str, Steps] = Field(default_factory=dict)
     rows: Mapping[str, Words] = Field(default_factory=dict)
 
     @property
@@ -162,17 +153,12 @@ class CheckTable(FrozenModel):
 
 
 NO_TABLE = CheckTable()
-_SHARED = Path(__file__).with_name("shell")
 
 
 @cache
 def read_table(path: Path) -> CheckTable:
     """Return the table in a file; a file that is not there is a table without facts."""
     found: dict[str, Any] = read_yaml(path) if path.exists() else {}
-    for name in found.get("shares", ()):
-        for section, shared in read_yaml(_SHARED / f"{name}.yaml").items():
-            own = {key.replace("CHECK", path.stem, 1): fact for key, fact in shared.items()}
-            found[section] = own | found.get(section, {})
     return CheckTable(part=path.stem, **found)
 
 

@@ -1,17 +1,17 @@
 """The table of a check, `NAME.yaml` next to its module: the facts of its shell text, and the words of its findings.
 
     context:
-      shell_state.ignores:
-        text: signals that a start-up file has made the shell ignore
-        error: "the signal {value} is ignored by all that is started there"
-        expected: signals as they are
-        cause: ":trap"
-        hint: "which start-up file says `trap ''`?"
+      contexts.module_alias:
+        text: the alias `module`
+        warning: "`module` is an alias: {value!c}"
+        expected: Lmod's `module`
+        cause: module
+        hint: "which start-up file says `alias module=`? take it away there"
 
 Facts are listed under the stage that reports them, with the key that the shell text gives to `put`, `own` or `lines`;
-`*` stands for the variable part. A fact with `error`, `warning` or `note` is a finding wherever a node reports it. A
-`reads` names facts of other checks. `rows` has the words of findings whose
-conditions the module's `judge` decides. CONTRIBUTING lists all fields in one table.
+`*` stands for the variable part. A fact with `error`, `warning` or `note` is a finding wherever a node reports it.
+`reads` names facts of other checks. `rows` has the words of findings whose conditions the module's `judge` decides.
+CONTRIBUTING lists all fields in one table.
 """
 
 from __future__ import annotations

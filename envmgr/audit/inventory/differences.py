@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -22,7 +22,13 @@ from envmgr.nodes.slurm import slurm_names
 
 _ABSENT = "\0"  # stands for what is not there, among values
 _SLURM = "slurm"
-_OF_ALL = ("file", "link")  # compared with all other hosts, too, where like nodes do not decide
+_OF_ALL = (
+    "file",
+    "link",
+    "module",
+    "modfile",
+    "modpath",
+)  # compared with all other hosts, too, where like nodes do not decide
 _BACKUP = re.compile(r"(\.(bak|bk|orig|old|save|rpm(save|new|orig)|dpkg-\w+|sw[op])|~)$")
 
 
@@ -54,7 +60,9 @@ def differences(evidence: Evidence) -> tuple[Difference, ...]:
     hosts = evidence.here.groups if evidence.here else ()
     places = [("", (*evidence.fleet.groups, *hosts))]
     places += [(shell.key, shell.fleet.groups) for shell in evidence.each_shell()]
-    found = [(key, [(read_inventory(of.facts, key), of.nodes) for of in groups]) for key, groups in places]
+    found: list[tuple[str, _Told]] = [
+        (key, [(read_inventory(of.facts, key), of.nodes) for of in groups]) for key, groups in places
+    ]
     found += [("", of_module) for of_module in read_modules(evidence.shells)]
     found.append(("", _by_slurm(evidence)))
     return tuple(of for where, told in found for of in _of_place(where, told, evidence))
@@ -102,9 +110,13 @@ def _odd(values: Values, evidence: Evidence, *, of_all: bool) -> Iterator[_Odd]:
     """Yield (value, right value, nodes, nodes that are right, whether that is known) for each value that is not right."""
     reference = next((value for value, nodes in values.items() if evidence.reference in nodes), None)
     groups = [values] if reference is not None else values_of_like_nodes(values, evidence)
-    usual = _majority(values) if of_all else None
     for group in groups:
-        right = reference if reference is not None else _majority(group) or usual
+        right = reference if reference is not None else _majority(group)
+        if right is None and of_all:
+            others = {
+                value: [node for node in nodes if node not in group.get(value, ())] for value, nodes in values.items()
+            }
+            right = _majority(others) or _majority(values)
         for value, nodes in group.items():
             if right is not None and value != right:
                 yield value, right, nodes, tuple(values[right]), True
@@ -113,7 +125,7 @@ def _odd(values: Values, evidence: Evidence, *, of_all: bool) -> Iterator[_Odd]:
             yield rest[0][0], first[0], tuple(chain(*(nodes for _, nodes in rest))), first[1], False
 
 
-def _majority(values: Values) -> str | None:
+def _majority(values: Mapping[str, Sequence[str]]) -> str | None:
     """Return the value of more than half of at least three nodes."""
     count = Counter({value: len(nodes) for value, nodes in values.items()})
     ((best, most),) = count.most_common(1)

@@ -1,135 +1,83 @@
-"""The baseline file: the nodes' values of everything that is compared, for version control with git.
+"""The baseline file: what nodes and their shells have, for version control with git.
 
 A good audit writes it; later audits compare with it.
 
     values:
-      contexts:
-        bash-login (alice):
-          MODULEPATH:
-            c[1-3]: /apps/modulefiles
+      bash-login (alice):
+        env:
+          LANG:
+            c[1-3]: C.UTF-8
 
-The levels are check, place, compared thing, and each value with its nodes. They are sorted, so that a change is a line
+The levels are place, kind of the inventory, key, and each value with its nodes. They are sorted, so that a change is a line
 in a diff.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import ValidationError
 
 from envmgr.errors import InputError
-from envmgr.nodes.sets import expand, fold, read_folded
+from envmgr.nodes.sets import fold, read_folded
 from envmgr.system.models import FrozenModel, require_format
 from envmgr.system.untrusted_files import ANYWHERE, BASELINE, read_file_text
 from envmgr.system.yamlfile import dump_yaml, parse_yaml
 
-SCHEMA = "envmgr.baseline/1"
+SCHEMA = "envmgr.baseline/2"
 _HEAD = "# What nodes have, by `envmgr audit --save-baseline`; `envmgr audit --baseline FILE` tells what has changed since.\n"
 _HINT = "`envmgr audit --save-baseline FILE` writes one"
-_ALL = "value"  # the key if only one thing is compared
-_LOGIN = "'s login shell"
-_WORD = re.compile(r"[A-Za-z0-9_.-]+")
-_SHELL = re.compile(r"[a-z-]+ \([a-z_][a-z0-9_.-]*\)")
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Compared:
-    """A compared thing: the check, the place, and the part of it."""
-
-    check: str
-    where: str
-    what: str
-
-
-@dataclass(frozen=True, slots=True)
-class Notebook:
-    """Everything that was compared: for each thing its values, and the nodes that have them."""
-
-    pages: dict[Compared, dict[str, list[str]]] = field(default_factory=dict)
-
-    def note(self, compared: Compared, values: Mapping[str, Sequence[str]]) -> None:
-        page = self.pages.setdefault(compared, {})
-        for value, nodes in values.items():
-            page.setdefault(value, []).extend(nodes)
-
-
-class HowAsked(FrozenModel):
-    """The scope of an audit. Other contexts or another user give other things to compare.
-
-    `of_user` are the checks that look at the user's login shell: their facts about folders and modules depend on the
-    user.
-    """
-
-    nodes: str
-    user: str
-    shells: tuple[str, ...]
-    checks: tuple[str, ...]
-    of_user: tuple[str, ...] = ()
-
-    def has(self, compared: Compared, user: str) -> bool:
-        """Return whether the audit asked for it.
-
-        A place `CONTEXT (USER)` counts only if that shell was looked at, and one of a login shell only for its user.
-        """
-        if compared.check not in self.checks:
-            return False
-        if user != self.user and (
-            compared.check in self.of_user or {user, self.user} & set(_WORD.findall(compared.where))
-        ):
-            return False
-        if compared.where.endswith(_LOGIN):
-            return compared.where == f"{self.user}{_LOGIN}"
-        return compared.where in self.shells if _SHELL.fullmatch(compared.where) else True
+At = tuple[str, str]
+"""Kind and key of a thing of the inventory."""
 
 
 class _File(FrozenModel):
     schema_: str
-    asked: HowAsked
     values: dict[str, dict[str, dict[str, dict[str, str]]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """A baseline file that was read. `values` maps compared thing -> node -> value."""
+    """A baseline file that was read: place -> (kind, key) -> node -> value."""
 
     path: Path
-    asked: HowAsked
-    values: Mapping[Compared, Mapping[str, str]]
+    values: Mapping[str, Mapping[At, Mapping[str, str]]]
 
-    def right(self, compared: Compared) -> Mapping[str, str] | None:
-        """Return node -> the value that it had; None for what was not compared then."""
-        return self.values.get(compared)
+    def of(self, place: str) -> Mapping[At, Mapping[str, str]] | None:
+        """Return what nodes had there; None if nobody looked there then."""
+        return self.values.get(place)
 
-    def gone(self, notebook: Notebook, asked: HowAsked) -> Iterator[tuple[Compared, str, tuple[str, ...]]]:
-        """Yield, with value and nodes, what nodes had and were asked for again, and what can no longer be compared."""
-        now = frozenset(expand(asked.nodes))
-        for compared, had in self.values.items():
-            if compared in notebook.pages or not asked.has(compared, self.asked.user):
-                continue
-            found: dict[str, list[str]] = {}
-            for node, value in had.items():
-                if node in now:
-                    found.setdefault(value, []).append(node)
-            for value, nodes in found.items():
-                yield compared, value, tuple(nodes)
+    def nodes(self, place: str, kind: str) -> frozenset[str]:
+        """Return the nodes of which anything of a kind is known there."""
+        pages = (page for (of, _), page in self.values[place].items() if of == kind)
+        return frozenset(node for page in pages for node in page)
 
 
-def baseline_text(notebook: Notebook, asked: HowAsked) -> str:
-    """Return the file's text: the same for the same nodes, byte for byte."""
+class Listed(Protocol):
+    """A place of the inventory."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def told(self) -> Iterable[tuple[Any, tuple[str, ...]]]: ...
+
+
+def baseline_text(places: Iterable[Listed], kept: Callable[[str, str], bool]) -> str:
+    """Return the file's text: the same for the same nodes, byte for byte. `kept(kind, value)` says what is worth keeping."""
     values: dict[str, dict[str, dict[str, dict[str, str]]]] = {}
-    for compared, page in sorted(notebook.pages.items()):
-        if not any(page):
-            continue  # not set on any node: a comparison with nothing gives the same result
-        place = (
-            values.setdefault(compared.check, {}).setdefault(compared.where, {}).setdefault(compared.what or _ALL, {})
-        )
-        place |= {fold(nodes): value for value, nodes in sorted(page.items(), key=lambda pair: fold(pair[1]))}
-    content = {"schema": SCHEMA, "asked": asked.model_dump(mode="json"), "values": values}
+    for place in places:
+        found: dict[At, dict[str, list[str]]] = {}
+        for inventory, of in place.told if place.name else ():
+            for at, value in inventory.values.items():
+                if kept(at[0], value):
+                    found.setdefault(at, {}).setdefault(value, []).extend(of)
+        for (kind, key), having in sorted(found.items()):
+            page = values.setdefault(place.name, {}).setdefault(kind, {}).setdefault(key, {})
+            page |= {fold(of): value for value, of in sorted(having.items(), key=lambda pair: fold(pair[1]))}
+    content = {"schema": SCHEMA, "values": values}
     return _HEAD + dump_yaml(content, width=1 << 20, blocks=True)
 
 
@@ -143,16 +91,14 @@ def read_baseline(path: Path) -> Baseline:
         require_format(content, SCHEMA, path)
         file = _File.model_validate({"schema_": content.pop("schema"), **content})
         values = {
-            Compared(check, where, "" if what == _ALL else what): _by_node(page)
-            for check, places in file.values.items()
-            for where, things in places.items()
-            for what, page in things.items()
+            place: {(kind, key): _by_node(page) for kind, keys in kinds.items() for key, page in keys.items()}
+            for place, kinds in file.values.items()
         }
     except ValueError as error:
         raise InputError("baseline-unreadable", f"{path} is no baseline", context=_wrong(error), hint=_HINT) from None
     except InputError as error:
         raise InputError("baseline-unreadable", f"{path} is no baseline", context=error.message, hint=_HINT) from None
-    return Baseline(path, file.asked, values)
+    return Baseline(path, values)
 
 
 def _wrong(error: ValueError) -> list[str]:

@@ -4,39 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
 
-from envmgr.audit.baseline import HowAsked, Notebook
-from envmgr.audit.compare.table_rows import judged, rows_of_table
 from envmgr.audit.findings import AuditFinding, Caused, Loose, joined, same_on_nodes
+from envmgr.audit.inventory.places import Place, places_of
 from envmgr.audit.join.stage import by_what_differs
-from envmgr.audit.model import Check, Evidence, Found, Noted, worded
+from envmgr.audit.model import Check, Evidence, Found, worded
 from envmgr.audit.plan import Unread
+from envmgr.audit.rows import rows_of_table
 from envmgr.audit.second_look import LookAgain, Seen
 from envmgr.audit.table import ENGINE, UndeclaredFactError
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Fleet, ProbeStage
 from envmgr.probe.shell import looked_key
 
-Judged = Found | Noted
-"""A row of a check, once its values are compared."""
-
 
 @dataclass(frozen=True, slots=True)
 class AuditJudged:
-    """The result of judging. `notebook` has everything that was compared, for a baseline.
+    """The result of judging. `places` have everything that was compared, for a baseline.
 
-    `mistakes` maps each check that could not be judged to its mistake. A baseline must not name these checks.
+    `mistakes` maps each check that could not be judged to its mistake.
     """
 
     findings: tuple[Caused, ...]
-    notebook: Notebook
+    places: tuple[Place, ...]
     mistakes: Mapping[str, UndeclaredFactError]
 
 
 def judge(evidence: Evidence, checks: Mapping[str, Check], look_again: LookAgain = lambda _: Seen()) -> AuditJudged:
     """Judge, look again at nodes that differ, and return all findings by what they come from, the worst first."""
-    rows: dict[str, tuple[Judged, ...]] = {}
+    rows: dict[str, tuple[Found, ...]] = {}
     dead: set[str] = set()
     mistakes: dict[str, UndeclaredFactError] = {}
     for name, check in checks.items():
@@ -48,21 +44,17 @@ def judge(evidence: Evidence, checks: Mapping[str, Check], look_again: LookAgain
         else:
             rows[name] = of
             dead |= explained
-    compared = {name: check for name, check in checks.items() if name in rows}
-    notebook = Notebook()
-    for row in (row for of in rows.values() for row in of if isinstance(row, Noted)):
-        notebook.note(row.compared, row.values)
     loose = [one for name, of in rows.items() for one in loose_of(name, of)]
     of_engine = [_of_engine("mistake", name, evidence, error=error) for name, error in mistakes.items()]
     of_engine += _not_here(evidence)
-    of_engine += joined(_gone(evidence, notebook, compared))
     of_engine += joined(_not_looked_at(evidence, checks))
     loose += [Loose(finding) for finding in of_engine]
     left = same_on_nodes(_without_consequences(loose, dead, checks))
-    return AuditJudged(by_what_differs(left, evidence, look_again), notebook, mistakes)
+    places = places_of(evidence) if "inventory" in checks else ()
+    return AuditJudged(by_what_differs(left, places, evidence, look_again), places, mistakes)
 
 
-def rows_of(check: Check, evidence: Evidence) -> tuple[Judged, ...]:
+def rows_of(check: Check, evidence: Evidence) -> tuple[Found, ...]:
     """Return the rows of one check, with hints that are not filled in yet.
 
     Raises UndeclaredFactError for a mistake in the check.
@@ -71,12 +63,12 @@ def rows_of(check: Check, evidence: Evidence) -> tuple[Judged, ...]:
     if isinstance(answer, UndeclaredFactError):  # its question to this host could not be asked
         raise answer
     given = evidence.of_check(check.table)
-    return tuple(judged(chain(rows_of_table(given), check.judge(given))))
+    return (*rows_of_table(given), *check.judge(given))
 
 
-def loose_of(check: str, rows: Iterable[Judged]) -> list[Loose]:
+def loose_of(check: str, rows: Iterable[Found]) -> list[Loose]:
     """Return the findings of one check, in its order."""
-    return [_loose(check, row) for row in rows if isinstance(row, Found)]
+    return [_loose(check, row) for row in rows]
 
 
 def _loose(check: str, row: Found) -> Loose:
@@ -146,28 +138,6 @@ def why_unread(evidence: Evidence) -> Unread | None:
 def _of_engine(row: str, check: str, evidence: Evidence, nodes: Iterable[str] = (), **values: object) -> AuditFinding:
     """Return a row of the engine's own table as a finding of a check."""
     return _loose(check, worded(ENGINE.rows[row], evidence, nodes, None, {"check": check, **values})).finding
-
-
-def _gone(evidence: Evidence, notebook: Notebook, checks: Mapping[str, Check]) -> Iterable[AuditFinding]:
-    """Yield a warning for each thing that the baseline has and that nodes no longer have, so that it could not be
-    compared. Checks that draw a sample draw other things each time.
-    """
-    if evidence.baseline is None:
-        return
-    for compared, value, nodes in evidence.baseline.gone(notebook, how_asked(evidence, checks)):
-        if value and not checks[compared.check].table.sampled:
-            what = compared.what or "it"
-            yield _of_engine("gone", compared.check, evidence, nodes, where=compared.where, what=what, value=value)
-
-
-def how_asked(evidence: Evidence, checks: Mapping[str, Check]) -> HowAsked:
-    """Return the scope of this audit, for a baseline."""
-    shells = sorted({shell.where for shell in evidence.each_shell()})
-    nodes = fold(evidence.fleet.nodes)
-    of_user = tuple(sorted(name for name, check in checks.items() if "login" in check.probe(evidence.plan)))
-    return HowAsked(
-        nodes=nodes, user=evidence.plan.user, shells=tuple(shells), checks=tuple(sorted(checks)), of_user=of_user
-    )
 
 
 def _not_looked_at(evidence: Evidence, checks: Mapping[str, Check]) -> Iterable[AuditFinding]:

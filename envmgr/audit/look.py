@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from envmgr.audit.model import AskedShell, Evidence, Rows
-from envmgr.probe.model import Facts, Fleet, Group
+from envmgr.probe.model import Facts, Fleet
 
 Place = Literal["node", "prefix", "login", "shells"]
 """Whose answers are looked at: of all nodes, of those whose prefix answers, of login shells, or of each shell."""
@@ -17,17 +17,15 @@ Place = Literal["node", "prefix", "login", "shells"]
 class Said:
     """A row of the check's table, and the words that fill it in, as for `Evidence.say`: what one look says.
 
-    A word that is a function is one of the nodes. With a `value`, like nodes should have it in common: the words are
-    those of `Evidence.compared`.
+    A word that is a function is one of the nodes.
     """
 
     row: str
     words: Mapping[str, Any]
-    value: str | None = None
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Return what two looks must share to be one finding, or one comparison."""
+        """Return what two looks must share to be one finding."""
         return self.row, *((name, word) for name, word in self.words.items() if not callable(word))
 
 
@@ -37,10 +35,6 @@ SaidOf = tuple[Said, Sequence[str]]
 
 def say(row: str, **words: Any) -> Said:
     return Said(row, words)
-
-
-def alike(row: str, value: str, **words: Any) -> Said:
-    return Said(row, words, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +111,6 @@ def folded(all_said: Iterable[SaidOf], evidence: Evidence, shell: AskedShell | N
     for of in found.values():
         row, words = of[0][0].row, of[0][0].words
         at = shell or (evidence.user_login if evidence.table.rows[row].cause else None)
-        if of[0][0].value is None:
-            having = [node for _, nodes in of for node in nodes]
-            filled = {name: word(having) if callable(word) else word for name, word in words.items()}
-            yield evidence.say(row, having, at, **filled)
-        else:
-            fleet = Fleet(tuple(Group({"": said.value or ""}, tuple(nodes)) for said, nodes in of), {}, {}, ())
-            yield evidence.compared(row, fleet.by_value(""), at, **words)
+        having = [node for _, nodes in of for node in nodes]
+        filled = {name: word(having) if callable(word) else word for name, word in words.items()}
+        yield evidence.say(row, having, at, **filled)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Literal, TypeVar
 
-from envmgr.audit.baseline import Baseline, Compared
+from envmgr.audit.baseline import Baseline
 from envmgr.audit.controller import Controller, SlurmView
 from envmgr.audit.hints import Hint, hint_of
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
@@ -54,7 +54,7 @@ class Evidence:
 
     `gpu_jobs` are the answers of jobs that asked for a GPU, for nodes that otherwise hide theirs, each with a reply;
     None if no node does. `alone` means that nothing is published, here or on any node: users load only modules from
-    other tools. With a `baseline`, nodes are right that have its values; what is compared goes into the `notebook`.
+    other tools. With a `baseline`, nodes are right that have its values.
     """
 
     site: Site
@@ -116,29 +116,6 @@ class Evidence:
         found = worded(self.table.rows[row], self, nodes, shell, values)
         hint = hint_of(hint, found.nodes) if isinstance(hint, (str, Steps)) else hint
         return replace(found, severity=severity or found.severity, hint=hint or found.hint, between=between)
-
-    def compared(
-        self,
-        row: str,
-        values: Values,
-        shell: AskedShell | None = None,
-        *,
-        kept: bool = True,
-        severity: Severity | None = None,
-        hint: str | Steps = "",
-        say: Callable[[str], str] | None = None,
-        told: Callable[[Outlier], str] | None = None,
-        expect: Callable[[str, str], str] | None = None,
-        **given: object,
-    ) -> Drift:
-        """Return values that the engine compares between nodes, in the words of a row with `drift`; `given` fills it
-        in.
-
-        `severity` and `hint` replace the row's own; `say(value)` and `expect(right, value)` its words. `told(outlier)`
-        gives what an outlier has, if its words depend on what is right. With `kept`, the values are asked for in every
-        audit: they go into a baseline, and are compared with one.
-        """
-        return Drift(self, self.table.rows[row], values, shell, given, kept, severity, hint, say, told, expect)
 
     @property
     def fleet(self) -> Fleet:
@@ -212,41 +189,6 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
-    """Values that were compared between nodes. They go into a baseline, whether they differ or not."""
-
-    compared: Compared
-    values: Mapping[str, Sequence[str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Outlier:
-    """A deviation: `nodes` have `value`, like nodes (`others`) have `right`."""
-
-    value: str
-    nodes: tuple[str, ...]
-    right: str
-    others: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Drift:
-    """Values that are compared between the nodes of `evidence`: see `Evidence.compared`."""
-
-    evidence: Evidence
-    row: Words
-    values: Values
-    shell: AskedShell | None
-    given: Mapping[str, object]
-    kept: bool = True
-    severity: Severity | None = None
-    hint: str | Steps = ""
-    say: Callable[[str], str] | None = None
-    told: Callable[[Outlier], str] | None = None
-    expect: Callable[[str, str], str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class AskedShell:
     """A context of an account, with the answers of nodes whose prefix answers. Facts are named without the shell's own
     key.
@@ -300,8 +242,7 @@ def worded(
     return made if shell is None else replace(made, context=shell.context.name, account=shell.account)
 
 
-Row = Found | Noted | Drift
-Rows = Iterator[Row]
+Rows = Iterator[Found]
 ProbeTexts = Mapping[ProbeStage, str]
 """Stage -> the shell text that asks there."""
 Probe = Callable[[AuditPlan], ProbeTexts]
@@ -328,7 +269,7 @@ class Check:
     each context, or looks at what was loaded, and so runs after checks of what a shell inherits.
     """
 
-    judge: Callable[[Evidence], Iterable[Row]] = lambda _: ()
+    judge: Callable[[Evidence], Iterable[Found]] = lambda _: ()
     probe: Probe = lambda _: {}
     ask_controller: Callable[[Controller, Evidence], object] | None = None
     gpu_probe: Probe | None = None

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from envmgr.catalog.site import Site
 from envmgr.modules.spec import ModuleSpec, Outside
 from envmgr.probe.model import ProbePlan
-from envmgr.publish.records import GenerationRecord
+
+if TYPE_CHECKING:
+    from envmgr.publish.records import GenerationRecord
 
 Via = Literal["ssh", "slurm", "both"]
 
@@ -91,7 +93,7 @@ class AuditPlan(ProbePlan):
     it gives here, and `roots` maps it to its install's folder. `installs` are those of all published entries. `peers`
     maps names of nodes (of many nodes, a part) to their addresses on this host. `day` is a number that draws the
     samples, so that tomorrow's differ. `outside` is as in the published generation. `salt` is for digests of what nobody
-    may read: those of two audits cannot be compared.
+    may read: those of two audits cannot be compared. Many nodes tell what they have `by_digest`, and few of them the rest.
     """
 
     site: Site
@@ -105,6 +107,7 @@ class AuditPlan(ProbePlan):
     peers: Mapping[str, str] = field(default_factory=dict)
     day: int = 0
     salt: str = ""
+    by_digest: bool = False
 
     @property
     def deep(self) -> bool:
@@ -115,11 +118,6 @@ class AuditPlan(ProbePlan):
     def modules(self) -> tuple[str, ...]:
         """The modules that other tools made, and that are loaded whatever is drawn."""
         return self.request.modules if self.alone else ()
-
-    @property
-    def without_own_path(self) -> tuple[str, ...]:
-        """The sampled entries that load without an LD_LIBRARY_PATH, so that `ldd` says what they get."""
-        return tuple(entry for entry in self.samples if "LD_LIBRARY_PATH" not in self.loads.get(entry, ""))
 
     @property
     def generation(self) -> str:

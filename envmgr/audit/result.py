@@ -38,7 +38,7 @@ class AuditResult(Result):
 
     `generation` is None if this host could not read it; `unread` then says why. `alone` means that nothing is published,
     and that modules from other tools were looked at. `away` are the nodes that cannot use the prefix. `modules` is the
-    number of other tools' modules that the user's shells list, `compared` the number of things that each check compared
+    number of other tools' modules that the user's shells list, `compared` the number of things of each kind that were compared
     between nodes, `staged` the number of nodes that have an entry on their own disk. `seconds` is wall-clock, `finished` seconds since the epoch.
     """
 
@@ -100,7 +100,7 @@ class AuditResult(Result):
             yield f"contexts: {', '.join(named)} ({', '.join(self.accounts)})"
         if things := sum(self.compared.values()):
             modules = f", {counted(self.modules, 'modules')} of other tools among them" if self.modules else ""
-            yield f"compared between nodes: {counted(things, 'things')} by {counted(len(self.compared), 'checks')}{modules}"
+            yield f"compared between nodes: {counted(things, 'things')} of {counted(len(self.compared), 'kinds')}{modules}"
         for finding in self.findings:
             yield ""
             yield from finding_lines(finding, self.finished - self.seconds, verbose=self.verbose)

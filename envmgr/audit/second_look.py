@@ -20,6 +20,7 @@ _HOW = {
     "csh": "csh",
     "zsh": "zsh",
 }
+_SECONDS = 10  # for each shell, for all files, and for all paths
 _TAB = r"\t"  # as facts have it: see `escaped`
 SECRET = "a line with a secret"  # noqa: S105 - the words for one
 
@@ -90,14 +91,14 @@ def traced_shell_text() -> str:
 
 def second_look_part(wanted: Wanted, users: Mapping[ShellAccount, str], generation: str) -> ProbePart:
     """Return all questions in one script, which is the same for every node."""
-    given = assign(trace_end=f"set +x\n{untraced()}{UNTRACED_END}", generation=generation)
+    given = assign(trace_end=f"set +x\n{untraced()}{UNTRACED_END}", generation=generation, look_seconds=_SECONDS)
     calls = [
         f"look_shell {context}.{account} {quote(users[account])} {_HOW[context]}\n"
         for context, account in wanted.shells
         if context in _HOW and account in users
     ]
     calls += [
-        f'with_limit 10 "$0.{what}" look_{what} {words(*paths)}; cat "$0.{what}"\n'
+        f'with_limit {_SECONDS} "$0.{what}" look_{what} {words(*paths)}; cat "$0.{what}"\n'
         for what, paths in (("files", wanted.files), ("paths", wanted.paths), ("trees", wanted.trees))
         if paths
     ]

@@ -1,17 +1,17 @@
 # shellcheck shell=sh
 # The second look at nodes that differ, and at one that does not: what each shell's start read and set, the text of files, where paths lead.
 # Behind second_look.shell.sh and second_look.csh.sh.
-: "${generation?}"
+: "${generation?}" "${look_seconds?}"
 
 # Of a trace: `read<TAB>FILE`, and `set<TAB>NAME<TAB>FILE:LINE` for the line that set NAME last: the nearest one below /etc or in the home, for
-# others share a vendor's file. Of a home only what begins with a dot in it is named. A command (`:module`, `:umask`) is a NAME, too; its words
+# others share a vendor's file. What a folder of a home has is not named. A command (`:module`, `:umask`) is a NAME, too; its words
 # are not sent. MODULEPATH is also named `MODULEPATH-`, where the folder of the generation went for good.
 look_lines() { # KEY HOME
   LC_ALL=C awk -v key="$1" -v home="$2" -v folder="$generation" '
     function in_home(at) { return home != "" && index(at, home "/") == 1 }
     function own(at) { return at ~ /^\/etc\// || in_home(at) }
     function ours(at) { return at ~ /\/lmod\/(lmod\/)?(init|libexec)\/|^\/etc\/envmgr\// }
-    function hidden(at) { return in_home(at) && substr(at, length(home) + 1) !~ /^\/\.[^\/]*$/ }
+    function hidden(at) { return in_home(at) && substr(at, length(home) + 2) ~ /\// }
     function place(head,  of, count, i, at, file) {
       count = split(head, of, "<")
       at = ""
@@ -61,7 +61,7 @@ look_lines() { # KEY HOME
 look_shell() { # KEY ACCOUNT HOW
   look_start=trace_run
   [ "$3" != csh ] || look_start=look_csh
-  with_limit 10 "$0.trace" "$look_start" "$2" "$3"
+  with_limit "$look_seconds" "$0.trace" "$look_start" "$2" "$3"
   account_of "$2"
   look_lines "$1" "${account_home?}"
 }

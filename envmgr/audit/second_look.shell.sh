@@ -22,10 +22,7 @@ trace_run() { # ACCOUNT HOW
     trace_job='SLURM_JOB_ID=1 SLURM_JOBID=1'
     ;;
   esac
-  if [ "$2" = csh ]; then
-    # shellcheck disable=SC2016 # the inner shell's
-    as "$1" /bin/sh -c 'exec csh -X -c "unset savehist savedirs" 2>&1'
-  elif [ "$2" = zsh ]; then
+  if [ "$2" = zsh ]; then
     # shellcheck disable=SC2016 # zsh's
     as "$1" env LMOD_SH_DBG_ON=1 PS4='+%x:%I<${(j:<:)funcfiletrace}: ' /bin/sh -c 'exec zsh -o promptsubst -xl -c "$0" 2>&1 >/dev/null' "$trace_end"
   elif [ "$(id -u "$1")" = 0 ]; then

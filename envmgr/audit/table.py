@@ -10,7 +10,7 @@
 
 Facts are listed under the stage that reports them, with the key that the shell text gives to `put`, `own` or `lines`;
 `*` stands for the variable part. A fact with `error`, `warning` or `note` is a finding wherever a node reports it. A
-fact with `drift` is compared between nodes. `reads` names facts of other checks. `rows` has the words of findings whose
+`reads` names facts of other checks. `rows` has the words of findings whose
 conditions the module's `judge` decides. CONTRIBUTING lists all fields in one table.
 """
 
@@ -81,9 +81,6 @@ class Words(FrozenModel):
     One of `error`, `warning` and `note` has the finding's text. `where` is its place; in a shell the default is that
     shell. `cause` names variables, or commands as `:umask`, that a start-up file sets or calls: where a trace shows the line, the
     finding names that, and its `hint` stands only where none does.
-
-    `drift`, instead, is the severity of values that differ between nodes. `say` puts a value into words, `empty` is for
-    an empty one, and `what` names what is compared at `where`. `expected` replaces the right value in words.
     """
 
     error: str = ""
@@ -93,10 +90,7 @@ class Words(FrozenModel):
     expected: str = ""
     hint: Steps = Steps()
     cause: str = ""
-    drift: Severity | None = None
-    say: str = "{value}"
     empty: str = ""
-    what: str = ""
 
     @property
     def severity(self) -> Severity:
@@ -111,9 +105,8 @@ class Fact(Words):
     """One fact: its meaning, under its kind. `own` ones differ between healthy nodes, and are never compared.
 
     Each of `lines` is a finding. `fields` names the words of a line; the last one takes the rest. `only` lists the
-    values that are a finding, `unless` those that are not; `shells` are the kinds of shells in which it is one. With
-    `empty`, a node that does not report the fact has an empty value in comparisons. An `outlier` is a finding only if
-    like nodes have another value, `{right}`, `{as_on}`.
+    values that are a finding, `unless` those that are not; `shells` are the kinds of shells in which it is one. `empty` is what
+    is said of an empty one.
     """
 
     text: str = ""
@@ -125,7 +118,6 @@ class Fact(Words):
     fields: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
-    outlier: bool = False
 
     @model_validator(mode="before")
     @classmethod

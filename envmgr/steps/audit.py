@@ -16,7 +16,8 @@ from envmgr.audit.findings import Caused
 from envmgr.audit.fit.matrix import BY, matrix, observed
 from envmgr.audit.fit.staged import BY as STAGED_BY
 from envmgr.audit.fit.staged import staged_nodes
-from envmgr.audit.judge import AuditJudged, how_asked, judge, why_unread
+from envmgr.audit.inventory.kinds import KINDS
+from envmgr.audit.judge import AuditJudged, judge, why_unread
 from envmgr.audit.model import Check, Evidence, standing_alone
 from envmgr.audit.plan import AuditRequest
 from envmgr.audit.result import AuditResult, ExplainResult, VerboseAuditResult, WayAnswers
@@ -62,9 +63,8 @@ def audit_nodes(ctx: Context, request: AuditRequest) -> AuditResult:
     if request.save_baseline is not None and request.dry_run:
         ctx.reporter.say(f"would write {request.save_baseline}")
     elif request.save_baseline is not None:
-        _save(ctx, request.save_baseline, evidence, judged, chosen)
-    published, pages = evidence.published, judged.notebook.pages
-    listed = (value for of, page in pages.items() if (of.check, of.what) == ("resolution", "modules") for value in page)
+        _save(ctx, request.save_baseline, evidence, judged)
+    published, things = evidence.published, [at for place in judged.places for at in place.keys]
     return (VerboseAuditResult if request.verbose else AuditResult)(
         generation=published.record.number if published else None,
         alone=evidence.alone,
@@ -81,8 +81,8 @@ def audit_nodes(ctx: Context, request: AuditRequest) -> AuditResult:
         seconds=time.monotonic() - began,
         unread=why_unread(evidence),
         away=fold(evidence.mounts.only(lambda facts: "probe" not in facts and facts.get("gate", "hung") != "ok").nodes),
-        modules=len({name for value in listed for name in value.split()}),
-        compared=Counter(each.check for each in pages),
+        modules=len({key for kind, key in things if kind == "avail"}),
+        compared=Counter(kind for kind, _ in things),
         staged=staged_nodes(evidence) if STAGED_BY in chosen else {},
     )
 
@@ -112,13 +112,12 @@ def _can_send_jobs(site: Site) -> None:
         raise InputError("unknown-user", f"the user `{user}` does not exist here", context=context, hint=hint)
 
 
-def _save(ctx: Context, path: Path, evidence: Evidence, judged: AuditJudged, checks: Mapping[str, Check]) -> None:
+def _save(ctx: Context, path: Path, evidence: Evidence, judged: AuditJudged) -> None:
     """Save the baseline. An audit that could not compare anything leaves an earlier file unchanged."""
     if not evidence.fleet.nodes or (evidence.published is None and not evidence.alone):
         ctx.reporter.say(f"warning: {path} is not written: nothing could be compared")
         return
-    compared = {name: check for name, check in checks.items() if name not in judged.mistakes}
-    atomic_write(path, baseline_text(judged.notebook, how_asked(evidence, compared)))
+    atomic_write(path, baseline_text(judged.places, lambda kind, value: KINDS[kind].in_baseline(value)))
     if missing := [reply.node for reply in evidence.fleet.missing]:
         ctx.reporter.say(f"warning: {path} is without {fold(missing)}, of which there was no answer")
 

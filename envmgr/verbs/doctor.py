@@ -32,7 +32,7 @@ _ORDER = {"error": 0, "warning": 1, "note": 2}
 @dataclass(frozen=True, slots=True)
 class DoctorResult(Result):
     """The findings on `host` for `user`, worst first. `contexts` are the kinds of shells that were looked at; `unlooked`
-    is why shells were not.
+    is what was not, and why.
     """
 
     schema: ClassVar[str] = "envmgr.doctor/1"

@@ -139,10 +139,16 @@ def test_doctor_names_the_line_and_the_command_for_what_is_a_users_own(lab: Audi
     cluster.sh("login", wrong, check=True)
     try:
         done = cluster.sh("login", "su - alice -c 'envmgr doctor --format json'")
-        found = {(each["check"], each["severity"]): each for each in json.loads(done.stdout)["findings"]}
+        told = json.loads(done.stdout)["findings"]
+        found = {(each["check"], each["severity"]): each for each in told}
         assert done.returncode == 1
-        assert "/home/alice/.bashrc:" in found["ambient", "warning"]["hint"]
-        assert found["user-files", "warning"]["hint"] == "`conda init --reverse` as alice"
+        of_line = found["inventory", "warning"]
+        assert of_line["found"].startswith("PYTHONPATH is /opt/x: ")
+        assert of_line["hint"].startswith("/home/alice/.bashrc:")
+        (block,) = (
+            each["hint"] for each in told if each["found"].startswith("/home/alice/.bashrc has a `conda init` block")
+        )
+        assert block == "`conda init --reverse`, or `mamba shell deinit`, takes it away"
         assert found["environment", "error"]["where"] == "/home/alice/venvs/old"
         assert found["kernel", "warning"]["hint"].startswith("`rm -r /home/alice/.local/share/jupyter/kernels/old`")
     finally:

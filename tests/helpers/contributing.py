@@ -13,7 +13,7 @@ from tests.helpers.places import ROOT
 
 EXAMPLE_BACKEND = ROOT / "tests/examples/backend"
 _PARTS = ("envmgr", "modulefiles", "recipes", "easyconfigs", "nodesetup")
-DRIFT_TABLE, DRIFT_SHELL = "envmgr/audit/checks/clock.yaml", "envmgr/audit/checks/clock.prefix.sh"
+DRIFT_TABLE = "envmgr/audit/inventory/kinds.yaml"
 DRIFT_ROW = "tests/cluster/audit/drifts.yaml"
 _BLOCK = re.compile(r"^```(?:python|sh|yaml)\n# ((?:envmgr|tests)/\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -36,15 +36,12 @@ def copy_with(folder: Path, *beginnings: str) -> list[str]:
 
 
 def add_drift(folder: Path) -> Drift:
-    """Add the rows and the shell lines of the example of a drift to the copy of the package in `folder`; its test row."""
+    """Add the row of the example of a drift to the copy of the package in `folder`, before its kind's last one; its test row."""
     found = examples()
-    table, shell = folder / DRIFT_TABLE, folder / DRIFT_SHELL
-    merged = yaml.safe_load(table.read_text())
-    for section, rows in yaml.safe_load(found[DRIFT_TABLE]).items():
-        of_section = merged.setdefault(section, {})
-        assert not of_section.keys() & rows.keys()  # else the check has it already
-        of_section |= rows
-    table.write_text(yaml.safe_dump(merged, sort_keys=False))
-    shell.write_text(shell.read_text() + found[DRIFT_SHELL])
+    table = folder / DRIFT_TABLE
+    kinds = yaml.safe_load(table.read_text())
+    for kind, added in yaml.safe_load(found[DRIFT_TABLE]).items():
+        kinds[kind]["rows"][-1:-1] = added["rows"]
+    table.write_text(yaml.safe_dump(kinds, sort_keys=False))
     (drift,) = read_drifts(found[DRIFT_ROW])
     return drift

@@ -15,9 +15,9 @@ from envmgr.audit.checks import all_checks
 from envmgr.audit.controller import SlurmView
 from envmgr.audit.findings import joined
 from envmgr.audit.judge import AuditJudged, judge, loose_of, rows_of
-from envmgr.audit.model import Check, Drift, Evidence, audit_parts, check_of
+from envmgr.audit.model import Check, Evidence, audit_parts, check_of
 from envmgr.audit.plan import AuditPlan, AuditRequest, ExpectedInstall, PublishedGeneration
-from envmgr.audit.table import CheckTable, Declared, UndeclaredFactError, Words
+from envmgr.audit.table import Declared, UndeclaredFactError
 from envmgr.catalog.fitness import gpu_needs
 from envmgr.catalog.recipe_parts import Requires
 from envmgr.catalog.site import Site, _resolve
@@ -171,17 +171,6 @@ def judgement(given: Evidence, checks: Mapping[str, Check]) -> AuditJudged:
     for mistake in made.mistakes.values():
         raise mistake
     return made
-
-
-def drifts(values: Mapping[str, tuple[str, ...]], given: Evidence, *, kept: bool = True) -> list[Finding]:
-    """What comparing `values` at the place `here` finds, for a check `x`."""
-    return found(comparing(values, kept=kept), given)
-
-
-def comparing(values: Mapping[str, tuple[str, ...]], *, kept: bool) -> Check:
-    """A check `x` that compares these values, and nothing else."""
-    row = Words(drift="warning", where="here", empty="nothing")
-    return Check(judge=lambda evidence: [Drift(evidence, row, values, None, {}, kept)], table=CheckTable(part="x"))
 
 
 def told(check: Check | ModuleType, given: Evidence) -> list[str]:

@@ -60,7 +60,7 @@ def test_new_check_is_explained(copy: Path) -> None:
     done = envmgr(copy, "audit", "--explain", "kernel")
     assert (done.code, done.stderr) == (0, "")
     assert done.stdout == (
-        "Every node runs the kernel that this host runs, with the same parameters.\n\nA node that was not started again after an update runs an old "
+        "Every node runs the kernel that this host runs.\n\nA node that was not started again after an update runs an old "
         "kernel, and drivers built for the new one do not load there.\n"
     )
 

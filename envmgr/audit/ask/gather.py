@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +22,8 @@ from envmgr.audit.ask.submit_hosts import NOBODY, SubmitHosts, both, submit_host
 from envmgr.audit.baseline import Baseline
 from envmgr.audit.controller import Controller
 from envmgr.audit.fit.matrix import groups_by_kind
+from envmgr.audit.inventory.sections import filled, nodes_of, sections_of
+from envmgr.audit.inventory.texts import kinds_part
 from envmgr.audit.model import Check, Evidence, Want, audit_parts, standing_alone
 from envmgr.audit.plan import AuditPlan, AuditRequest, PublishedGeneration
 from envmgr.audit.second_look import LookAgain, Seen, Wanted, read_second_look, second_look_part
@@ -32,13 +34,15 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import Lmod
 from envmgr.nodes.sets import NodeSets, fold
 from envmgr.nodes.slurm import slurm_here, submitting_nodes, users_with_jobs
-from envmgr.probe.model import Facts, Fleet, ProbePart, ShellAccount, ShellContext, Way, choose_contexts
+from envmgr.probe.model import Facts, Fleet, ProbePart, ProbeStage, ShellAccount, ShellContext, Way, choose_contexts
 from envmgr.probe.prefix import attribute_cache, look_here, newer_generations
 from envmgr.probe.shell import GATE_SECONDS, join_probes, part_seconds
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner
 from envmgr.system.usernames import own_name
+
+_MANY = 64  # nodes that tell what they have by digests: fewer tell it whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,8 @@ def gather(
     asker = Asker(site, runner, reporter, time.monotonic() + site.transport.deadline, here=request.here)
     sets = NodeSets(site, runner, site.transport.deadline)
     nodes = (this_host(),) if request.here else sets.resolve(request.nodes)
+    whole = len(nodes) < _MANY or request.baseline or request.save_baseline
+    plan = replace(plan, by_digest="ssh" in ways and not whole)
     if request.reference and request.reference not in nodes:
         raise InputError(
             "unknown-node",
@@ -169,6 +175,8 @@ class _Gathering:
                 look = asker.ssh(self.nodes, script, None, label="looking first, over ssh")
             here, whole = looking.result()
             plan = replace(plan, loads=loading.result())
+        if plan.by_digest and "ssh" in found:
+            found["ssh"], here = self._with_sections(found["ssh"], here, plan)
         controller = {**controller, **whole}
         logs: Mapping[str, str] = {}
         if "slurm" in self.ways:
@@ -240,24 +248,47 @@ class _Gathering:
         ]
         return replace(evidence, gpu_jobs=ask_gpu_jobs(evidence, telling, self.asker)) if telling else evidence
 
+    def _with_sections(self, fleet: Fleet, here: Fleet | None, plan: AuditPlan) -> tuple[Fleet, Fleet | None]:
+        """Return the answers with what few nodes told whole, of that in which nodes differ by their digests."""
+        sections = sections_of(both(fleet, here or NOBODY))
+        part = kinds_part(sections, plan)
+        answers = (
+            self._ask_again(nodes_of(sections), part, ("node", "login"), fleet, here, plan) if sections else NOBODY
+        )
+        found, changed = filled(fleet, sections, answers)
+        if changed:
+            self.asker.reporter.say(f"{fold(changed)} changed while it was asked: what it has now is compared")
+        return found, here and filled(here, sections, answers)[0]
+
     def look_again(self, evidence: Evidence, wanted: Wanted) -> Seen:
-        """Look again at nodes that differ. Nodes with a hanging mount are not asked."""
-        hosts = evidence.here.sound.nodes if evidence.here else ()
-        sound = where_nothing_hangs(self.nodes, evidence.fleet) if "ssh" in self.ways else frozenset[str]()
-        if self.asker.left < GATE_SECONDS:
-            return Seen()
-        senders = tuple(node for node in hosts if "slurm" in self.ways or node in (*wanted.nodes, *wanted.normal))
+        """Look again at nodes that differ."""
+        here = evidence.here.sound.nodes if evidence.here and "slurm" in self.ways else ()
         users: Mapping[ShellAccount, str] = {"root": "root", "user": evidence.plan.user}
-        generation = evidence.plan.generation
-        part = second_look_part(wanted, users, generation)
-        script = join_probes([part], replace(evidence.plan, contexts=()), stages=("prefix",))
+        part = second_look_part(wanted, users, evidence.plan.generation)
+        nodes = (*wanted.nodes, *wanted.normal, *here)
+        return read_second_look(self._ask_again(nodes, part, ("prefix",), evidence.fleet, evidence.here, evidence.plan))
+
+    def _ask_again(
+        self,
+        nodes: Iterable[str],
+        part: ProbePart,
+        stages: Sequence[ProbeStage],
+        fleet: Fleet,
+        here: Fleet | None,
+        plan: AuditPlan,
+    ) -> Fleet:
+        """Return the answers of some nodes and hosts that send jobs. Nodes with a hanging mount are not asked."""
+        if self.asker.left < GATE_SECONDS:
+            return NOBODY
+        script = join_probes([part], replace(plan, contexts=()), stages=stages)
+        hosts = here.sound.nodes if here else ()
+        sound = where_nothing_hangs(self.nodes, fleet) if "ssh" in self.ways else frozenset[str]()
+        wanted = dict.fromkeys(nodes)
         with ThreadPoolExecutor(1) as pool:
-            beside = pool.submit(self.hosts.ask, script, self.asker, senders)
-            nodes = [
-                node for node in dict.fromkeys((*wanted.nodes, *wanted.normal)) if node in sound and node not in hosts
-            ]
-            fleet = self.asker.ssh(nodes, script, None, label="looking again at what differs") if nodes else NOBODY
-            return read_second_look(both(fleet, beside.result() or NOBODY))
+            beside = pool.submit(self.hosts.ask, script, self.asker, [node for node in wanted if node in hosts])
+            far = [node for node in wanted if node in sound and node not in hosts]
+            found = self.asker.ssh(far, script, None, label="looking again at what differs") if far else NOBODY
+            return both(found, beside.result() or NOBODY)
 
     def _with_answers(self, evidence: Evidence) -> Evidence:
         """Ask this host the questions of the checks."""

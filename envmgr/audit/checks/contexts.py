@@ -25,7 +25,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from envmgr.audit.model import AskedShell, Check, Evidence, ProbeTexts, Row, Rows
+from envmgr.audit.model import AskedShell, Check, Evidence, Found, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.modulepath import generations_in_path
 from envmgr.audit.shell.shared_shell import shared
@@ -78,7 +78,7 @@ def _no_module_at_all(evidence: Evidence) -> Rows:
     logins = [shell.having("module") for shell in evidence.each_shell() if shell.context.name == "bash-login"]
     nodes = [node for shell in logins for node in shell.fleet.nodes]
     if nodes and {value for shell in logins for value in shell.by_value("module")} == {"no"}:
-        yield evidence.say("no_module_at_all", dict.fromkeys(nodes))
+        yield evidence.say("no_module_at_all", dict.fromkeys(nodes), evidence.user_login)
 
 
 # The answer of the shell text, without a number at its end -> the row.
@@ -212,7 +212,7 @@ def _generations(shell: AskedShell, evidence: Evidence) -> Rows:
             yield evidence.say("another_generation", nodes, shell, hint=fix, shown=shown, wanted=wanted)
 
 
-def _no_generation(nodes: tuple[str, ...], facts: Facts, shell: AskedShell, fix: Steps, evidence: Evidence) -> Row:
+def _no_generation(nodes: tuple[str, ...], facts: Facts, shell: AskedShell, fix: Steps, evidence: Evidence) -> Found:
     wanted = evidence.published.record.number if evidence.published is not None else 0
     modulepath = short(facts[f"{shell.key}modulepath"]) or "it is empty"
     if f"{shell.key}posix" in facts:

@@ -10,7 +10,7 @@ no fault. What else differs in /etc/ssh, the keys of known hosts among it, is co
 
 from __future__ import annotations
 
-from envmgr.audit.compare.between_nodes import as_on, values_of_like_nodes
+from envmgr.audit.like_nodes import as_on, values_of_like_nodes
 from envmgr.audit.model import Check, Evidence, Rows, scripts
 
 _WELL = ("in", "no job")

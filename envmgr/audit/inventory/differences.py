@@ -2,26 +2,24 @@
 
 Nodes are alike if they are in the same groups of the site, or of the same hardware. More than half of at least three are
 right. Where they do not decide, `--reference` does; for what shells and their files are, the majority of all hosts does,
-login nodes among them. Else nobody is accused: the values are named.
+login nodes among them. Else nobody is accused: the values are named. With a baseline, a node is right that has what it had
+then, and a new node that has what most nodes had.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from envmgr.audit.compare.between_nodes import values_of_like_nodes
-from envmgr.audit.inventory.facts import NodeInventory, read_inventory
 from envmgr.audit.inventory.kinds import KINDS
-from envmgr.audit.inventory.modules import read_modules
+from envmgr.audit.inventory.places import Place
+from envmgr.audit.like_nodes import values_of_like_nodes
 from envmgr.audit.model import QUORUM, Evidence, Values
-from envmgr.nodes.slurm import slurm_names
 
 _ABSENT = "\0"  # stands for what is not there, among values
-_SLURM = "slurm"
 _OF_ALL = (
     "file",
     "link",
@@ -37,7 +35,7 @@ class Difference:
     """`nodes` have `value` of a thing, and `others`, which are right, have `right`; None is not there.
 
     `where` is the beginning of a shell's facts, empty for the node itself. If it is not `known` which value is right,
-    `others` only have another one.
+    `others` only have another one. There are no `others` if a baseline says what is right.
     """
 
     kind: str
@@ -55,48 +53,34 @@ class Difference:
         return self.key if self.key.startswith("/") else ""
 
 
-def differences(evidence: Evidence) -> tuple[Difference, ...]:
-    """Return everything in which a node differs from like nodes."""
-    hosts = evidence.here.groups if evidence.here else ()
-    places = [("", (*evidence.fleet.groups, *hosts))]
-    places += [(shell.key, shell.fleet.groups) for shell in evidence.each_shell()]
-    found: list[tuple[str, _Told]] = [
-        (key, [(read_inventory(of.facts, key), of.nodes) for of in groups]) for key, groups in places
-    ]
-    found += [("", of_module) for of_module in read_modules(evidence.shells)]
-    found.append(("", _by_slurm(evidence)))
-    return tuple(of for where, told in found for of in _of_place(where, told, evidence))
+def differences(places: Iterable[Place], evidence: Evidence) -> tuple[Difference, ...]:
+    """Return everything in which a node differs from like nodes, or from the baseline."""
+    return tuple(of for place in places for of in _of_place(place, evidence))
 
 
-_Told = Sequence[tuple[NodeInventory, tuple[str, ...]]]
-
-
-def _by_slurm(evidence: Evidence) -> _Told:
-    """Return what Slurm says of each node that it knows. It has no version of a node that never came up."""
-    rows, none = evidence.slurm.rows, frozenset[str]()
-    return [
-        (NodeInventory({(_SLURM, key): value for key, value in row.items()}, none, frozenset(unread), none), (node,))
-        for node, name in slurm_names(rows, evidence.nodes).items()
-        for row in [rows[name]]
-        for unread in [() if "Version" in row else [(_SLURM, "Version")]]
-    ]
-
-
-def _of_place(where: str, found: _Told, evidence: Evidence) -> Iterator[Difference]:
+def _of_place(place: Place, evidence: Evidence) -> Iterator[Difference]:
     """Yield what differs at the nodes, or in one of their shells."""
-    for at in sorted({at for inventory, _ in found for at in inventory.values}):
-        kind, key = at
+    baseline = evidence.baseline
+    had = baseline.of(place.name) if baseline is not None else None
+    then = (
+        {kind: baseline.nodes(place.name, kind) for kind in KINDS} if baseline is not None and had is not None else {}
+    )
+    for kind, key in sorted({*place.keys, *(had or {})}):
         if _BACKUP.search(key):
             continue
         values: dict[str, list[str]] = {}
-        for inventory, nodes in found:
-            if kind not in inventory.closed and kind not in inventory.cut and at not in inventory.unread:
-                values.setdefault(inventory.values.get(at, _ABSENT), []).extend(nodes)
-        own = KINDS[kind].symptom and len(values) == sum(map(len, values.values())) >= QUORUM  # each node has another
-        if len(values) > 1 and not own:
-            given = {value: tuple(nodes) for value, nodes in values.items()}
-            for value, right, nodes, others, known in _odd(given, evidence, of_all=bool(where) or kind in _OF_ALL):
-                yield Difference(kind, key, where, _said(value), _said(right), nodes, others, known)
+        for inventory, nodes in place.told:
+            if inventory.knows(kind, key):
+                values.setdefault(inventory.values.get((kind, key), _ABSENT), []).extend(nodes)
+        given = {value: tuple(nodes) for value, nodes in values.items()}
+        if had is not None and KINDS[kind].baseline:
+            odd = _changed(given, had.get((kind, key), {}), then[kind])
+        else:
+            own = KINDS[kind].symptom and len(values) == sum(map(len, values.values())) >= QUORUM  # each has another
+            of_all = bool(place.where) or kind in _OF_ALL
+            odd = _odd(given, evidence, of_all=of_all) if len(values) > 1 and not own else iter(())
+        for value, right, nodes, others, known in odd:
+            yield Difference(kind, key, place.where, _said(value), _said(right), nodes, others, known)
 
 
 def _said(value: str) -> str | None:
@@ -123,6 +107,19 @@ def _odd(values: Values, evidence: Evidence, *, of_all: bool) -> Iterator[_Odd]:
         if right is None and len(group) > 1:  # two that differ, or halves
             first, *rest = sorted(group.items(), key=lambda of: (-len(of[1]), of[0]))
             yield rest[0][0], first[0], tuple(chain(*(nodes for _, nodes in rest))), first[1], False
+
+
+def _changed(values: Values, had: Mapping[str, str], then: frozenset[str]) -> Iterator[_Odd]:
+    """Yield the values that nodes did not have in a baseline, of the nodes `then`."""
+    usual = Counter(had.get(node, _ABSENT) for node in then).most_common(1)
+    wrong: dict[tuple[str, str], list[str]] = {}
+    for value, nodes in values.items():
+        for node in nodes:
+            right = had.get(node, _ABSENT) if node in then else usual[0][0] if usual else _ABSENT
+            if right != value and not value.startswith("~"):  # a digest that is good for one audit
+                wrong.setdefault((value, right), []).append(node)
+    for (value, right), nodes_of in wrong.items():
+        yield value, right, tuple(nodes_of), (), True
 
 
 def _majority(values: Mapping[str, Sequence[str]]) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from envmgr.audit.inventory.kinds import KINDS
+from envmgr.audit.inventory.kinds import KINDS, Scope
 from envmgr.probe.model import Facts, ProbeStage
 from envmgr.probe.shell import looked_key
 
@@ -24,13 +24,16 @@ class NodeInventory:
     unread: frozenset[tuple[str, str]]
     cut: frozenset[str]
 
+    def knows(self, kind: str, key: str) -> bool:
+        """Return whether it was looked at whole: what it does not have is not there."""
+        return kind not in self.closed and kind not in self.cut and (kind, key) not in self.unread
 
-def read_inventory(facts: Facts, beginning: str = "") -> NodeInventory:
-    """Return the node's inventory, or with the `beginning` of a shell's facts that shell's.
+
+def read_inventory(facts: Facts, beginning: str = "", scope: Scope = "node") -> NodeInventory:
+    """Return the inventory of the kinds with this scope: the node's, its modules', or that of the shell whose facts begin so.
 
     Kinds that the answer says nothing about, because the look did not end, are closed.
     """
-    scopes = ("shell",) if beginning else ("node", "login")
     values: dict[tuple[str, str], str] = {}
     told: dict[str, list[str]] = {"closed": [], "cut": []}
     start = f"{beginning}{_PART}."
@@ -40,7 +43,7 @@ def read_inventory(facts: Facts, beginning: str = "") -> NodeInventory:
             continue
         if kind in told:
             told[kind] = [line.partition(_TAB)[0] for line in text.splitlines()]
-        elif kind in KINDS:
+        elif kind in KINDS and KINDS[kind].scope == scope:
             for line in text.splitlines():
                 key, tab, value = line.partition(_TAB)
                 if tab:
@@ -50,11 +53,9 @@ def read_inventory(facts: Facts, beginning: str = "") -> NodeInventory:
             said, facts.get(f"{beginning}tool") or said
         )
     closed = {line for line in told["closed"] if line in KINDS}
-    for name, of in KINDS.items():
-        stage: ProbeStage = "context" if beginning else "login" if of.scope == "login" else "node"
-        looked = f"{beginning}{looked_key(_PART, stage)}" in facts and "all" not in told["closed"]
-        if of.scope in scopes and not looked:
-            closed.add(name)
+    stage: ProbeStage = "login" if scope == "login" else "context" if scope == "shell" else "node"
+    if f"{beginning}{looked_key(_PART, stage)}" not in facts or "all" in told["closed"]:
+        closed |= {name for name, of in KINDS.items() if of.scope == scope}
     unread = (line.partition(" ") for line in told["closed"])
     return NodeInventory(
         {at: value for at, value in values.items() if at[0] not in closed},

@@ -18,6 +18,9 @@ How = Literal["added", "gone", "mode", "options", "over", "changed"]
 is mounted over it; or by more.
 """
 
+Scope = Literal["node", "shell", "login", "slurm"]
+"""What reports a kind: the node, each shell, the user's modules, this host's Slurm."""
+
 _HOW: Mapping[How, str] = {
     "added": "is there, and not on others",
     "gone": "is not there",
@@ -51,7 +54,7 @@ class InventoryKind(FrozenModel):
     what sets it: the variable or command `set_by`, or else that of its key.
     """
 
-    scope: Literal["node", "shell", "login", "slurm"]
+    scope: Scope
     symptom: bool = False
     depth: float
     baseline: bool = True
@@ -60,7 +63,7 @@ class InventoryKind(FrozenModel):
 
     def sets(self, key: str) -> str:
         """Return the variable or command of a start-up file that sets this."""
-        return self.set_by.replace("{key}", key) or key.split(" ")[0]
+        return self.set_by.replace("{key}", key) or key.split(" ", maxsplit=1)[0]
 
     def in_baseline(self, value: str) -> bool:
         """Return whether a baseline has this value: a digest that is good for one audit is no use to another."""

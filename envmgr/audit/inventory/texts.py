@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from envmgr.audit.ask.peer_addresses import peers_text
+from envmgr.audit.inventory.alike_rows import ROWS
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import shared
-from envmgr.probe.model import ProbeStage
+from envmgr.probe.model import ProbePart, ProbeStage
 from envmgr.system.shelltext import assign, script_text
 
 _LEAST = 5  # seconds
@@ -13,15 +16,32 @@ _FILES, _DEEP = 10_000, 100_000  # so many modulefiles of a folder at most
 
 
 def inventory_texts(plan: AuditPlan) -> dict[ProbeStage, str]:
-    """Return stage -> the text that reports `inventory.KIND|KEY<TAB>VALUE` there."""
-    given = assign(inventory_salt=plan.salt, inventory_seconds=max(_LEAST, plan.seconds // 2))
-    given += script_text(__file__, "tell.sh")
-    modules = assign(
-        modules_most=_DEEP if plan.deep else _FILES, modules_seconds=min(plan.seconds, 30 if plan.deep else 10)
-    )
-    modules += shared("named_paths") + script_text(__file__, "modules.sh")
-    return {
-        "node": given + peers_text(plan.peers) + script_text(__file__, "system.sh"),
-        "context": given + script_text(__file__, "shell.sh"),
-        "login": given + modules,
-    }
+    """Return stage -> the text that reports `inventory.KIND|KEY<TAB>VALUE` there.
+
+    Of many nodes, it tells what nodes have by a digest for each kind, but for the kinds that `alike.yaml` looks at.
+    """
+    given = _given(plan, whole=ROWS if plan.by_digest else ())
+    shells = _given(plan) + script_text(__file__, "home.sh") + script_text(__file__, "shell.sh")
+    return {"node": given + _of_node(plan), "context": shells, "login": given + _of_modules(plan)}
+
+
+def kinds_part(kinds: Iterable[str], plan: AuditPlan) -> ProbePart:
+    """Return the question for all of these kinds, with their digests."""
+    given = _given(plan, only=kinds)
+    return ProbePart("inventory", {"node": given + _of_node(plan), "login": given + _of_modules(plan)})
+
+
+def _given(plan: AuditPlan, *, whole: Iterable[str] = (), only: Iterable[str] = ()) -> str:
+    told = {"inventory_whole": " ".join(sorted(whole)) or "all", "inventory_only": " ".join(sorted(only)) or "all"}
+    given = assign(inventory_salt=plan.salt, inventory_seconds=max(_LEAST, plan.seconds // 2), **told)
+    return given + script_text(__file__, "tell.sh")
+
+
+def _of_node(plan: AuditPlan) -> str:
+    return peers_text(plan.peers) + script_text(__file__, "system.sh")
+
+
+def _of_modules(plan: AuditPlan) -> str:
+    most, seconds = (_DEEP, 30) if plan.deep else (_FILES, 10)
+    given = assign(modules_most=most, modules_seconds=min(plan.seconds, seconds))
+    return given + shared("named_paths") + script_text(__file__, "modules.sh")

@@ -1,18 +1,11 @@
 # shellcheck shell=sh
 # The inventory of this very shell: `shell_flags`, `shell_ifs` and `path_brought` are as the start-up files left them. What a look at a folder may keep
 # waiting is left behind. It starts few processes: every shell pays for them.
+# Behind texts.home.sh.
 : "${shell_flags?}" "${shell_ifs?}" "${user?}" "${room?}" "${inventory_salt?}" "${inventory_seconds?}" "${inventory_path?}"
 
 inventory_programs='awk bash cat cc chmod cp curl env find g++ gcc gfortran git grep hostname java ls make mkdir mpicc mpirun nvcc nvidia-smi perl pip pip3
   ps python python3 R rm rsync sbatch scontrol sed sh sort srun ssh tar tr'
-inventory_homes='.lmod.d .modulerc .modulerc.lua .lmodrc.lua .config/lmod .config/pip/pip.conf .pip/pip.conf .condarc .pydistutils.cfg .Rprofile .Renviron
-  .ssh/rc .ssh/environment .pam_environment'
-inventory_parts='.lmod.d .config .config/lmod .cache .cache/lmod .local .conda'
-# Names of Python's own modules and of others that many programs import.
-inventory_imports='abc ast calendar code codecs collections copy csv datetime decimal email enum functools glob gzip html http io json logging math
-  numpy operator os pandas parser pathlib pickle platform profile queue random re scipy secrets select signal site socket ssl stat statistics string
-  struct subprocess sys tempfile test threading time token torch traceback types typing uuid warnings xml'
-inventory_starts='.bashrc .bash_profile .bash_login .bash_logout .profile .cshrc .tcshrc .login .zshenv .zprofile .zshrc'
 
 # inventory_env: what is exported, one variable a line.
 inventory_env() { /usr/bin/env -0 2>/dev/null | command tr '\n\0' ' \n'; }
@@ -99,59 +92,7 @@ inventory_paths() {
   done
   echo "looked	folder"
   [ -n "$inventory_login" ] || return 0
-  set +f
-  set --
-  for inventory_name in $inventory_starts; do [ ! -r "$HOME/$inventory_name" ] || set -- "$@" "$HOME/$inventory_name"; done
-  [ $# = 0 ] || command sha256sum "$@" | while read -r inventory_found inventory_name; do
-    printf 'private\t~%s\t%s\n' "${inventory_name#"$HOME"}" "$inventory_found"
-  done
-  set --
-  for inventory_name in $inventory_homes; do set -- "$@" "$HOME/$inventory_name"; done
-  for inventory_name in $inventory_parts; do
-    [ ! -e "$HOME/$inventory_name" ] && [ ! -h "$HOME/$inventory_name" ] || [ -w "$HOME/$inventory_name" ] || printf 'home\t~/%s/\tcannot be written\n' "$inventory_name"
-  done
-  for inventory_name in $inventory_imports; do [ ! -e "$HOME/$inventory_name.py" ] || printf 'home\t~/%s.py\tis there\n' "$inventory_name"; done
-  for inventory_name in "$@" "$HOME"/.local/lib/python3*/site-packages; do
-    [ ! -e "$inventory_name" ] || printf 'home\t~%s\tis there\n' "${inventory_name#"$HOME"}"
-  done
-  # ssh takes no key that others can read, and none where others can write; a group of the account's own does no harm.
-  command find "$HOME"/.ssh/id_* -maxdepth 0 -type f ! -name '*.pub' -perm /077 -printf 'home\t~/.ssh/%f\tmode %m\n' 2>/dev/null
-  [ ! -e "$HOME/.ssh/authorized_keys" ] || command find "$HOME" "$HOME/.ssh" "$HOME/.ssh/authorized_keys" -maxdepth 0 -perm /022 \
-    \( -perm /002 -o ! -gid "${account_uid?}" \) -printf 'home\t%p\tmode %m\n'
-  for inventory_name in "$HOME/.bash_profile" "$HOME/.bash_login"; do # bash reads only the first of them
-    [ -r "$inventory_name" ] && [ -r "$HOME/.profile" ] || continue
-    command grep -q -E '\.(profile|bashrc)' "$inventory_name" || printf 'home\t~%s\thides ~/.profile\n' "${inventory_name#"$HOME"}"
-    break
-  done
-  inventory_lines
-  for inventory_name in "$HOME"/.lmod.d/.cache/spiderT*.lua "$HOME"/.cache/lmod/spiderT*.lua; do
-    case $inventory_name in *.old.lua) continue ;; esac
-    [ -s "$inventory_name" ] && [ ! -e "${inventory_name%/*}/invalidated" ] || continue
-    IFS=:
-    # shellcheck disable=SC2086 # folders; a cache is used for a day
-    inventory_found=$(command find "$inventory_name" -mmin -1440 -exec find ${MODULEPATH-} ! -type d -newer {} \; 2>/dev/null)
-    IFS=$inventory_usual
-    [ -z "$inventory_found" ] || printf 'home\t~%s\tolder than %s\n' "${inventory_name#"$HOME"}" "${inventory_found%%"$inventory_line"*}"
-  done
-  echo "looked	home"
-}
-
-# inventory_lines: lines of known files in the home, by number.
-inventory_lines() {
-  set --
-  for inventory_name in .bashrc .bash_profile .profile .zshrc .cshrc .tcshrc .bash_logout .config/pip/pip.conf .pip/pip.conf; do
-    [ ! -f "$HOME/$inventory_name" ] || [ ! -r "$HOME/$inventory_name" ] || set -- "$@" "$HOME/$inventory_name"
-  done
-  # shellcheck disable=SC2016 # awk's
-  [ $# = 0 ] || command awk '
-    function tell(what) { print "home\t" FILENAME ":" FNR "\t" what }
-    /^# >>> (conda|mamba) initialize >>>/ { print "home\t" FILENAME "\t" $3 " init" }
-    FILENAME ~ /logout$/ && /(^|[;&| \t])(exit( +0)?|exec .*)[ \t]*(;|$)/ { tell("it ends the shell") }
-    FILENAME ~ /pip\.conf$/ {
-      line = tolower($0)
-      if (line ~ /^[ \t]*user[ \t]*[=:][ \t]*(1|true|yes|on)/) tell("user = true")
-      if (line ~ /^[ \t]*(target|prefix|root)[ \t]*[=:]/) { sub(/[ \t]*[=:].*/, "", line); tell(line) }
-    }' "$@"
+  inventory_home
 }
 
 # inventory_avail: what `module avail` lists, by folder.
@@ -173,17 +114,17 @@ inventory_functions() {
   fi
 }
 
-# inventory_state_left: `KEY=VALUE` of what else start-up files have left.
+# inventory_state_left: `KEY=VALUE` of what else start-up files have left. A key begins with the variable, or `:` and the command, that does it.
 inventory_state_left() {
   [ -z "${shell_said-}" ] || printf 'said=%s\n' "$shell_said"
-  [ -z "$inventory_unread" ] || printf 'input=taken\n'
-  case $- in *i*) ;; *) [ "$PWD" = / ] || printf 'folder=%s\n' "$PWD" ;; esac
+  [ -z "$inventory_unread" ] || printf ':read=taken\n'
+  case $- in *i*) ;; *) [ "$PWD" = / ] || printf ':cd=%s\n' "$PWD" ;; esac
   # shellcheck disable=SC3028 # where the shell has it
   inventory_uid=${EUID-none}
   account_of "${user:-root}" && [ "${account_uid?}" = "$inventory_uid" ] || account_of root
   if [ "${account_uid?}" = "$inventory_uid" ]; then
     # shellcheck disable=SC3013 # it has -ef, too
-    case ${account_home?}/ in "${HOME-}/" | / | /nonexistent/) ;; *) [ "$account_home" -ef "${HOME-}" ] || printf 'home=%s\n' "${HOME-}" ;; esac
+    case ${account_home?}/ in "${HOME-}/" | / | /nonexistent/) ;; *) [ "$account_home" -ef "${HOME-}" ] || printf 'HOME=%s\n' "${HOME-}" ;; esac
   fi
   for inventory_name in /etc/profile /etc/bash.bashrc /etc/bashrc /etc/environment /etc/profile.d /etc/profile.d/*.sh /etc/lmod /etc/ld.so.cache /etc/passwd \
     /etc/group /etc/nsswitch.conf /etc/hosts /etc/resolv.conf /etc/localtime "$HOME/.bashrc" "$HOME/.profile" "$HOME/.bash_profile"; do
@@ -237,7 +178,7 @@ inventory_look() (
         keys[hidden] = key
       }
       function tell(kind, key, value) {
-        if (toupper(key (kind == "alias" ? value : "")) ~ /TOKEN|SECRET|PASS|KEY|CRED/) { private(kind, key, value); return }
+        if (toupper(key (kind == "alias" ? value : "")) ~ /TOKEN|SECRET|PASS|KEY|CRED/ || toupper(value) ~ /(TOKEN|SECRET|PASS|KEY|CRED)[A-Z_]*[ =]/) { private(kind, key, value); return }
         while (match(value, /:\/\/[^\/@ ]*@/)) value = substr(value, 1, RSTART - 1) ":/\001/***" substr(value, RSTART + RLENGTH - 1)
         gsub(/\001/, "", value)
         print kind "\t" key "\t" value
@@ -258,23 +199,25 @@ inventory_look() (
       mode == "func" {
         split($0, word, " ")
         where = substr($0, length(word[1] word[2]) + 3)
+        # What a folder of a home has is nobody else'"'"'s.
+        if (index(where, ENVIRON["HOME"] "/") == 1 && substr(where, length(ENVIRON["HOME"]) + 2) ~ /\//) where = ENVIRON["HOME"]
         if (where !~ /envmgr-audit\./ && $0 ~ /^[A-Za-z0-9]/) print "func\t" word[1] "\t" where ":" word[2]
         next
       }
       mode == "state" && /^trap -- \047\047 / {
         sub(/.* (SIG)?/, "")
-        if (/^(TERM|USR1|USR2|ALRM|CHLD|XCPU)$/) print "state\tignores " $0 "\tyes"
+        if (/^(TERM|USR1|USR2|ALRM|CHLD|XCPU)$/) print "state\t:trap " $0 "\tyes"
         next
       }
       mode == "state" && /^(declare|readonly) / {
         sub(/=.*/, "")
         sub(/.* /, "")
-        if (/^(PATH|MODULEPATH|LOADEDMODULES|_LMFILES_|MANPATH|LD_LIBRARY_PATH|PYTHONPATH|LMOD_[A-Z_]*)$/) print "state\treadonly " $0 "\tyes"
+        if (/^(PATH|MODULEPATH|LOADEDMODULES|_LMFILES_|MANPATH|LD_LIBRARY_PATH|PYTHONPATH|LMOD_[A-Z_]*)$/) print "state\t:readonly " $0 "\tyes"
         next
       }
       mode == "state" {
         gsub(/envmgr-audit\.[A-Za-z0-9]*/, "envmgr-audit")
-        if (match($0, /^(said|input|folder|home|unread [^=]*)=/)) tell("state", substr($0, 1, RLENGTH - 1), substr($0, RLENGTH + 1))
+        if (match($0, /^(said|:read|:cd|HOME|unread [^=]*)=/)) tell("state", substr($0, 1, RLENGTH - 1), substr($0, RLENGTH + 1))
         next
       }
       mode == "env" {

@@ -64,10 +64,10 @@ $inventory_above
 # inventory_slurm: paths, one a line, of settings of Slurm and of its plugins, and of what slurmd runs around jobs; some are patterns.
 inventory_slurm() {
   set --
-  for inventory_file in /etc/slurm /etc/slurm-llnl /usr/local/etc /run/slurm/conf /var/spool/slurmd/conf-cache /opt/slurm*; do
-    case $inventory_file in /opt/*) inventory_file=$inventory_file/etc ;; esac
-    inventory_near "$inventory_file" || continue
-    for inventory_file in "$inventory_file"/slurm.conf "$inventory_file"/plugstack.conf "$inventory_file"/plugstack.conf.d/*; do
+  for inventory_folder in /etc/slurm /etc/slurm-llnl /usr/local/etc /run/slurm/conf /var/spool/slurmd/conf-cache /opt/slurm*; do
+    case $inventory_folder in /opt/*) inventory_folder=$inventory_folder/etc ;; esac
+    inventory_near "$inventory_folder" || continue
+    for inventory_file in "$inventory_folder"/slurm.conf "$inventory_folder"/plugstack.conf "$inventory_folder"/plugstack.conf.d/*; do
       [ ! -f "$inventory_file" ] || [ ! -r "$inventory_file" ] || set -- "$@" "$inventory_file"
     done
   done
@@ -224,7 +224,7 @@ inventory_accounts() {
   # shellcheck disable=SC2086 # where there is no user, there is no word of it
   getent passwd $user $build_user root | awk -F: '{ print "account\t" $1 "\t" $3 ":" $4 " " $6 " " $7 }'
   for inventory_name in $user $build_user; do
-    id "$inventory_name" 2>&1 | tr ' ,' '\n' | sort | awk -v name="$inventory_name" '{ all = all " " $0 } END { print "account\t" name " groups\t" substr(all, 2) }'
+    id "$inventory_name" 2>&1 | plain | tr ' ,' '\n' | sort | awk -v name="$inventory_name" '{ all = all " " $0 } END { print "account\t" name " groups\t" substr(all, 2) }'
   done
   if [ -r /etc/shadow ]; then
     # shellcheck disable=SC2086
@@ -305,6 +305,7 @@ inventory_look() {
     /^model name/ && !model { model = $2 }
     /^flags|^Features/ && !flags { flags = split($2, all, " ") }
     END { print "sys\tcpu\t" count " x" model ", " flags " flags" }' /proc/cpuinfo /etc/os-release 2>/dev/null
+  awk -F ':[ \t]*' '/^Model/ { count[$2]++ } END { for (model in count) print "sys\tGPUs\t" count[model] " x " model }' /proc/driver/nvidia/gpus/*/information 2>/dev/null
   echo "looked	sys"
   inventory_daemons
   echo "looked	daemon"

@@ -2,6 +2,7 @@
 # inventory_tell KIND…: lines `KIND<TAB>KEY<TAB>VALUE` on stdin as facts; `looked<TAB>KIND` says that a kind was looked at whole, and what of the
 # kinds named was not is `closed`. Sorted, and without the node's own name and the job's number in paths, so that nodes that are alike say the same
 # bytes. A name without a digit is a word that nodes have for other reasons. Programs of the shell's own PATH are not called: a start-up file may have put others there.
+# Kinds that are not among `inventory_whole` are told by a digest; of all but `inventory_only` nothing is told. Both may be `all`.
 inventory_path=/usr/sbin:/usr/bin:/sbin:/bin
 # For awk: a text with `by` for a name that is a word of its own in it.
 # shellcheck disable=SC2016
@@ -25,7 +26,12 @@ inventory_tell() (
   export LC_ALL
   nameless_host=${nameless_host:-$(command uname -n)}
   export nameless_host
-  command sort -u | command awk -F '\t' -v mark="${mark?}" -v kinds="$*" -v job="${job-}" "$inventory_named"'
+  inventory_there=${room:+$room/kinds}
+  inventory_there=${inventory_there:-$0.kinds}
+  if [ "${inventory_whole?} ${inventory_only?}" != "all all" ]; then rm -rf "$inventory_there" && mkdir "$inventory_there" || return; fi
+  command sort -u | command awk -F '\t' -v mark="${mark?}" -v kinds="$*" -v job="${job-}" -v there="$inventory_there/" \
+    -v whole=" $inventory_whole " -v only=" $inventory_only " "$inventory_named"'
+    function among(kind, all) { return all == " all " || kind == "raw" || index(all, " " kind " ") }
     BEGIN {
       host = ENVIRON["nameless_host"]
       gsub(/\\/, "", host)
@@ -44,12 +50,18 @@ inventory_tell() (
         value = named(named(value, host, "NODE"), short, "NODE")
       }
       if (job != "" && $1 ~ /^(env|folder)$/ && (value == job || value ~ /\//)) value = named(value, job, "JOB")
-      print "@" mark ($1 == "raw" ? "~" : "") "inventory." $1 "|" key "\t" substr(value, 1, 600)
+      if (!among($1, only)) next
+      if (!among($1, whole) || only != " all ") print key "\t" value >(there $1)
+      if (among($1, whole)) print "@" mark ($1 == "raw" ? "~" : "") "inventory." $1 "|" key "\t" substr(value, 1, 600)
     }
     END {
       for (i = split(kinds, all, " "); i > 0; i--) {
+        if (!among(all[i], only)) continue
         if (!(all[i] in looked)) print "@" mark "inventory.closed|" all[i]
         if (count[all[i]] > 20000) print "@" mark "inventory.cut|" all[i]
       }
     }'
+  [ "$inventory_whole $inventory_only" != "all all" ] || return 0
+  cd "$inventory_there" && command sha256sum -- [a-z]* 2>/dev/null |
+    command awk -v mark="$mark" '{ print "@" mark "inventory.digest|" $2 "\t" substr($1, 1, 24) }'
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from envmgr.audit.findings import AuditFinding, Caused, as_caused, joined
 from envmgr.audit.hints import Hint, hint_of, look
 from envmgr.audit.inventory.kinds import KINDS
+from envmgr.audit.like_nodes import as_on
 from envmgr.audit.table import Steps, short
 from envmgr.nodes.sets import fold
 from envmgr.report import Severity
@@ -54,7 +55,7 @@ def caused(cause: Cause, view: View) -> Caused:
         harms[0].severity if harms else _severity(cause.differences),
         place or (_shell(what) if what.where else cause.root.name),
         _sentence(cause, what),
-        f"as on {fold(what.others)}: {short(what.right or 'not there')}" if what.known else "",
+        f"{as_on(what.others)}: {short(what.right or 'not there')}" if what.known else "",
         hint.text,
         fold(cause.nodes) if what.known else "",
         between="" if what.known else fold([*what.nodes, *what.others]),

@@ -11,8 +11,8 @@ from pathlib import PurePath
 from envmgr.audit.findings import Caused, Loose, as_caused, joined
 from envmgr.audit.inventory.alike import alike
 from envmgr.audit.inventory.differences import Difference, differences
-from envmgr.audit.inventory.facts import read_inventory
 from envmgr.audit.inventory.kinds import KINDS
+from envmgr.audit.inventory.places import Place
 from envmgr.audit.join.harms import Harm, harms_of
 from envmgr.audit.join.join import join
 from envmgr.audit.join.relations import Lines, View
@@ -26,11 +26,15 @@ _MOST_FILES = 200
 _PATHS = re.compile(r"/[\w.+@-]+(?:/[\w.+@-]+)+")
 
 
-def by_what_differs(loose: Sequence[Loose], evidence: Evidence, look_again: LookAgain) -> tuple[Caused, ...]:
+def by_what_differs(
+    loose: Sequence[Loose], places: Sequence[Place], evidence: Evidence, look_again: LookAgain
+) -> tuple[Caused, ...]:
     """Return all findings, each difference with the harms that it explains; notes of checks come last."""
-    home = _home(evidence)
-    found = [replace(of, key=home + of.key[1:]) if of.key.startswith("~/") else of for of in differences(evidence)]
-    harms = tuple(harms_of([*loose, *alike(evidence, found)], frozenset(evidence.fleet.nodes)))
+    home = _home(places, evidence.plan.user)
+    found = [
+        replace(of, key=home + of.key[1:]) if of.key.startswith("~/") else of for of in differences(places, evidence)
+    ]
+    harms = tuple(harms_of([*loose, *alike(places, evidence, found)], frozenset(evidence.fleet.nodes)))
     wanted = _wanted(harms, found, evidence)
     seen = look_again(wanted) if wanted.nodes else Seen()
     lines = dict(_lines(found, seen))
@@ -41,9 +45,9 @@ def by_what_differs(loose: Sequence[Loose], evidence: Evidence, look_again: Look
     return (*said(join(harms, real, view), view), *(as_caused(note) for note in notes))
 
 
-def _home(evidence: Evidence) -> str:
+def _home(places: Iterable[Place], user: str) -> str:
     """Return the home of the user, as a node tells it."""
-    values = (read_inventory(of.facts).values.get(("account", evidence.plan.user), "") for of in evidence.fleet.groups)
+    values = (inventory.values.get(("account", user), "") for place in places for inventory, _ in place.told)
     return next((home for value in values for home in value.split(" ")[1:2]), "~")
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from functools import partial
 
 import pytest
+from envmgr.audit.grouping import Caused
 
 from envmgr.audit.checks import get_check
-from envmgr.audit.grouping import Caused
 from envmgr.audit.inventory.alike import ROWS
 from envmgr.audit.inventory.kinds import KINDS
 from envmgr.audit.join.stage import by_what_differs
@@ -55,7 +55,7 @@ def judged(
     }
     answers = {node: answer(odd if odd is not None and node == "c2" else facts) for node in nodes}
     asked = tuple((context, "user", context.way) for context in contexts)
-    made = evidence(answers, asked=asked, way=contexts[0].way)  # type: ignore[arg-type]
+    made = evidence(answers, asked=asked, way=contexts[0].way)
     return judge(made, checks, explain=partial(by_what_differs, look_again=look_again)).findings
 
 
@@ -64,15 +64,16 @@ def judged(
     [
         ("env", "PYTHONPATH", "/opt/a/python", "warning", PYTHONPATH),
         ("env", "PYTHONHOME", "/x", "error", "PYTHONHOME is /x: each Python of a module looks for its own library there"),
-        ("env", "CUDA_VISIBLE_DEVICES", "1", "note", "CUDA_VISIBLE_DEVICES is 1: programs of modules read it"),
-        ("env", "PYTHONSTARTUP", "~0123456789ab", "note", "PYTHONSTARTUP is not said: it is a secret: programs of modules read it"),
+        ("env", "CUDA_VISIBLE_DEVICES", "1", "note", "CUDA_VISIBLE_DEVICES is 1: programs of modules, or Slurm's, read it"),
+        ("env", "PYTHONSTARTUP", "~0123456789ab", "note", "PYTHONSTARTUP is a secret that is not said: programs of modules, or Slurm's, read it"),
         ("env", "BASH_ENV", "/home/a/.x", "warning", "a bash script that sh starts has no `module`: BASH_ENV is /home/a/.x"),
         ("env", "SLURM_JOB_ID", "7", "warning", "SLURM_JOB_ID is 7: it names no job, and srun fails"),
         ("env", "LOADEDMODULES", "hello/1.0", "note", "hello/1.0 is loaded before anybody loads a module"),
         ("folder", "CC", "icc missing", "warning", "CC is icc, which is not there"),
         ("folder", "TZ", "Europe/Berln missing", "warning", "TZ is Europe/Berln, which the node does not know: programs take UTC"),
         ("folder", "TMPDIR", "/gone missing", "error", "programs cannot write in TMPDIR: /gone missing"),
-        ("folder", "HOME", "/home/a closed", "error", "the home of alice is closed: /home/a"),
+        ("folder", "HOME", "/home/a not writable", "error", "programs cannot write in HOME: /home/a not writable"),
+        ("folder", "XDG_CACHE_HOME", "/x not writable", "warning", "alice cannot write in /x, which is XDG_CACHE_HOME"),
         ("moddir", "/opt/gone", "missing", "warning", "MODULEPATH has /opt/gone, which is missing"),
         ("flags", "set", "e", "error", "start-up files leave `set -e`: a command that fails, or a variable that is not set, ends the shell"),
         ("flags", "set", "f", "warning", "start-up files leave `set -f`"),
@@ -85,7 +86,7 @@ def judged(
         ("func", "gcc", "/etc/profile.d/x.sh:3", "warning", "`gcc` is a function, of /etc/profile.d/x.sh:3"),
         ("state", "said", "bash: x: command not found", "warning", 'a start-up file makes the shell say "bash: x: command not found"'),
         ("state", "unread /etc/profile", "yes", "error", "alice cannot read /etc/profile, root can"),
-        ("state", "ignores TERM", "yes", "error", "the signal TERM is ignored by all that is started there: no job step or program ends by it"),
+        ("state", ":trap TERM", "yes", "error", "the signal TERM is ignored by all that is started there: no job step or program ends by it"),
         ("home", "~/.modulerc", "is there", "note", "~/.modulerc of alice changes what modules, Python or sessions over ssh do"),
         ("home", "~/.bashrc", "conda init", "note", "~/.bashrc has a `conda init` block: in new shells conda's python comes before that of modules"),
         ("account", "/etc/nologin", "no user may log in", "error", "no user can log in: /etc/nologin is there"),
@@ -99,32 +100,67 @@ def test_what_is_known_to_harm_is_said_where_all_nodes_have_it_and_where_there_i
     kind: str, key: str, value: str, severity: str, found: str, nodes: tuple[str, ...]
 ) -> None:
     (one,) = judged({kind: rf"{key}\t{value}"}, nodes=nodes)
-    assert (one.check, one.severity, one.found, one.nodes) == ("inventory", severity, found, "c[1-3]" if nodes[1:] else "c1")
+    assert (one.check, one.severity, one.found, one.nodes) == (
+        "inventory",
+        severity,
+        found,
+        "c[1-3]" if nodes[1:] else "c1",
+    )
     assert one.hint
 
 
-HEALTHY = {
-    "env": "\n".join([
-        r"PROMPT_COMMAND\thistory -a", r"PYTHONUNBUFFERED\t1", r"PYTHONNOUSERSITE\t1", r"CC\tgcc", r"LANG\ten_US.UTF-8",
-        r"BASH_ENV\t/usr/share/lmod/lmod/init/bash", r"ENV\t/usr/share/lmod/lmod/init/profile", r"MODULEPATH_ROOT\t/usr/modulefiles",
-        r"LMOD_CMD\t/usr/share/lmod/lmod/libexec/lmod", r"LMOD_RC\t/sw/current/lmodrc.lua", r"MY_TOKEN\t~0123456789ab", r"LOADEDMODULES\t",
-    ]),
-    "alias": "\n".join([r"ls\t'ls --color=auto'", r"ll\t'ls -l'", r"grep\t'grep --color=auto'", r"rm\t'rm -i'", r"python\tpython3"]),
-    "func": "\n".join([r"module\t/usr/share/lmod/lmod/init/bash:3", r"ml\t/usr/share/lmod/lmod/init/bash:9", r"log\t/etc/bashrc:9"]),
-    "flags": "\n".join([r"set\tT", r"shopt\tcheckwinsize:histappend:login_shell"]),
-    "ifs": r"IFS\tblanks", "umask": r"umask\t0022", "locale": r"said\t",
-    "ulimit": "\n".join([r"address space\tunlimited unlimited", r"open files\t1024 1048576"]),
-    "folder": "\n".join([r"HOME\t/home/alice writable", r"/tmp\twritable", r"XDG_CACHE_HOME\t/scratch/cache missing", r"SLURM_CONF\t/etc/s a file"]),
-    "moddir": "\n".join([r"/etc/modulefiles\tmissing", r"/usr/share/modulefiles/Linux\tmissing", r"/opt/modulefiles/Core\tmissing"]),
-    "home": "\n".join([r"~/.bashrc\t~0123456789ab", r"~/.lmod.d\tis there", r"~/.condarc\tis there"]),
-    "account": "\n".join([r"alice\t2001:2001 /home/alice /bin/zsh", r"alice ends\tnever", r"rsw ends\t90000"]),
-    "room": r"/\tyes", "inodes": r"/\tyes",
-}  # fmt: skip
+HEALTHY = r"""
+env PROMPT_COMMAND\thistory -a
+env PYTHONUNBUFFERED\t1
+env PYTHONNOUSERSITE\t1
+env CC\t/usr/bin/gcc
+env LANG\ten_US.UTF-8
+env BASH_ENV\t/usr/share/lmod/lmod/init/bash
+env ENV\t/usr/share/lmod/lmod/init/profile
+env MODULEPATH_ROOT\t/usr/modulefiles
+env LMOD_CMD\t/usr/share/lmod/lmod/libexec/lmod
+env LMOD_RC\t/sw/current/lmodrc.lua
+env MY_TOKEN\t~0123456789ab
+env LOADEDMODULES\t
+env LD_LIBRARY_PATH\t
+alias ls\t'ls --color=auto'
+alias rm\t'rm -i'
+alias python\tpython3
+func module\t/usr/share/lmod/lmod/init/bash:3
+func log\t/etc/bashrc:9
+flags set\tT
+flags shopt\tcheckwinsize:histappend:login_shell
+ifs IFS\tblanks
+umask umask\t0022
+locale said\t
+state said\tWelcome back
+ulimit address space\tunlimited unlimited
+ulimit open files\t1024 1048576
+folder HOME\t/home/alice writable
+folder /tmp\twritable
+folder XDG_CACHE_HOME\t/scratch/cache missing
+folder SLURM_CONF\t/etc/s a file
+moddir /etc/modulefiles\tmissing
+moddir /usr/share/modulefiles/Linux\tmissing
+moddir /opt/modulefiles/Core\tmissing
+home ~/.bashrc\t~0123456789ab
+home ~/.lmod.d\tis there
+home ~/.condarc\tis there
+account alice\t2001:2001 /home/alice /bin/zsh
+account alice ends\tnever
+account rsw ends\t90000
+room /\tyes
+inodes /\tyes
+"""
 
 
 def test_ordinary_set_ups_are_silent() -> None:
-    assert judged(HEALTHY) == ()
-    assert judged({**HEALTHY, "folder": r"HOME\t/nonexistent missing"}) == ()
+    facts: dict[str, str] = {}
+    for kind, _, line in (line.partition(" ") for line in HEALTHY.split("\n")):
+        facts[kind] = f"{facts[kind]}\n{line}" if kind in facts else line
+    del facts[""]
+    assert judged(facts) == ()
+    assert judged({**facts, "folder": r"HOME\t/nonexistent missing"}) == ()
 
 
 def test_line_that_a_trace_shows_is_named_and_all_that_it_sets_is_one_cause() -> None:
@@ -147,12 +183,19 @@ def test_what_a_known_harm_breaks_or_leads_to_follows_from_it_and_nothing_else_d
         (other.found, []),
     ]
     (one,) = judged({"ifs": r"IFS\t:"}, other)
-    assert [each.found for each in (one, *one.consequences)] == ["IFS is `:`: words are not split at blanks", other.found]
+    assert [each.found for each in (one, *one.consequences)] == [
+        "IFS is `:`: words are not split at blanks",
+        other.found,
+    ]
 
 
 def test_key_that_differs_is_not_said_twice_and_modules_and_jobs_may_set_what_they_need() -> None:
     (one,) = judged({}, odd=USES)
-    assert (one.nodes, one.found) == ("c2", "PYTHONPATH is /opt/a/python; not there on others: programs behave in another way")
+    assert (one.nodes, one.found) == (
+        "c2",
+        "PYTHONPATH is /opt/a/python; not there on others: programs behave in another way",
+    )
+    assert [each.nodes for each in judged(USES, odd={})] == ["c[1,3]", "c2"]
     flags = r"CFLAGS\t-O0"
     assert [each.found for each in judged({"env": flags + "\n" + r"LOADEDMODULES\tgcc/12"})] == [
         "gcc/12 is loaded before anybody loads a module"

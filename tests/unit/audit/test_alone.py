@@ -17,8 +17,6 @@ PUBLISHED = {
     "cache": {"missing", "other_content", "unreadable", "not_published"},
     "contexts": {"lists_extensions", "told_not_found", "not_exported", "not_healed"},
     "fitness": {"other_code"},
-    "lmod": {"not_as_published"},
-    "rc-files": {"not_read"},
     "resolution": {"shadowed", "another_file", "not_found", "other_content"},
 }
 
@@ -26,7 +24,7 @@ PUBLISHED = {
 def hints(check: Check) -> Iterator[tuple[str, str]]:
     table = check.table
     for name, row in {**table.node, **table.prefix, **table.context, **table.login, **table.rows}.items():
-        yield name, f"{row.hint} {row.unplaced}"
+        yield name, f"{row.hint}"
     yield from table.words.items()
 
 

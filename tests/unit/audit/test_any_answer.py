@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import get_args
 
 import pytest
+from envmgr.audit.causes import Traces
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from envmgr.audit.ask import other_modules
 from envmgr.audit.baseline import baseline_text
-from envmgr.audit.causes import Traces
 from envmgr.audit.checks import all_checks
 from envmgr.audit.fit.matrix import matrix
 from envmgr.audit.judge import how_asked, loose_of, rows_of
@@ -66,7 +66,7 @@ def test_no_answer_ends_a_check(name: str) -> None:
         found = judgement(made, {name: check})
         baseline_text(found.notebook, how_asked(made, {name: check}))
         rows = rows_of(check, made)
-        assert len(loose_of(check, rows, Traces({}))) <= len(rows)
+        assert len(loose_of(name, rows)) <= len(rows)
 
     judged()
 
@@ -82,7 +82,7 @@ def test_no_answer_gets_a_hint_of_envmgrs_where_nothing_is_published(name: str) 
         made = evidence_of(facts)
         plan = replace(made.plan, number=None, alone=True, samples=(), installs=())
         alone = replace(made, plan=plan, published=None, alone=True)
-        found = [one.finding for one in loose_of(check, rows_of(check, alone), Traces({}))]
+        found = [one.finding for one in loose_of(name, rows_of(check, alone))]
         assert [each.hint for each in found if OURS.search(each.hint)] == []
 
     judged()
@@ -91,7 +91,7 @@ def test_no_answer_gets_a_hint_of_envmgrs_where_nothing_is_published(name: str) 
 def test_list_of_a_cache_that_differs_in_empty_lines_ends_no_check() -> None:
     check = CHECKS["resolution"]
     odd = {"resolution.avail": "", "resolution.cache_differs": "\n", "current": "generations/0001"}
-    assert len(loose_of(check, rows_of(check, evidence_of([odd, {}, {}])), Traces({}))) >= 1
+    assert len(loose_of(check.name, rows_of(check, evidence_of([odd, {}, {}])))) >= 1
 
 
 @PATIENT

@@ -9,14 +9,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envmgr.audit.checks import contexts, loading, mount, resolution
+from envmgr.audit.checks import loading, mount
 from envmgr.audit.compare.between_nodes import Comparison, compare
 from envmgr.audit.model import Evidence, Outlier
 from envmgr.audit.plan import AuditRequest
 from envmgr.catalog.recipe_parts import Requires
 from envmgr.nodes.sets import expand
-from envmgr.probe.model import CONTEXTS
-from tests.helpers.evidence import drifts, evidence, found, told
+from tests.helpers.evidence import drifts, evidence, found
 
 LOGIN = frozenset({"login", "login2"})
 
@@ -120,24 +119,6 @@ def accused(check: Any, given: Evidence) -> set[str]:
     }
 
 
-def test_folder_that_one_node_lacks_accuses_that_node() -> None:
-    avail = "/site:\na/1\nb/1\n/sw/generations/0001/modules:\nh/1\n"
-    well = {
-        "current": "generations/0001",
-        "resolution.avail": avail,
-        "resolution.modulepath": "/sw/generations/0001/modules:/site",
-    }
-    bare = well | {"resolution.avail": avail.partition("\n")[0] + "\n"}
-    given = evidence({"c1": well, "c2": bare, "c3": well, "login": well}, login=LOGIN)
-    assert accused(resolution, given) == {"c2"}
-    assert [line.partition(" | ")[0] for line in told(resolution, given)] == [
-        "warning c2: /site: `module avail` does not list a/1, b/1"
-    ]
-    two = evidence({"c1": well, "c2": bare})
-    assert accused(resolution, two) == set()
-    assert [f.between for f in found(resolution, two)] == ["c[1-2]"]
-
-
 def test_host_that_stands_alone_accuses_nobody() -> None:
     facts = {"current": "generations/0001", "loading.sha256.h/1": "1" * 64, "loading.env.h/1": "A=1"}
     given = evidence({"c1": facts, "c2": facts, "c3": facts}, samples=("h/1",), entries={"h/1": Requires()})
@@ -155,20 +136,3 @@ def test_two_nodes_with_two_servers_differ() -> None:
     assert [(f.found, f.between) for f in found(mount, given)] == [("fs1:/sw on c1; fs2:/sw on c2", "c[1-2]")]
     three = evidence({"c1": at("fs1"), "c2": at("fs2"), "c3": at("fs1")})
     assert accused(mount, three) == {"c2"}
-
-
-def test_modulepath_of_two_nodes_differs() -> None:
-    login = next(c for c in CONTEXTS if c.name == "bash-login")
-    key = "ctx.bash-login.user."
-
-    def has(more: str) -> dict[str, str]:
-        return {
-            f"{key}module": "yes",
-            f"{key}modulepath": f"/sw/generations/0001/modules{more}",
-            f"{key}lmod_rc": "/sw/generations/0001/lmodrc.lua",
-            f"{key}loads": "yes",
-        }
-
-    given = evidence({"c1": has(""), "c2": has(":/opt")}, asked=((login, "user", "ssh"),))
-    assert accused(contexts, given) == set()
-    assert [f.between for f in found(contexts, given) if f.severity != "note"] == ["c[1-2]"]

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from envmgr.audit.ask.ask_nodes import log_part, nodes_to_ask
-from envmgr.audit.checks import munge, nodes, slurm
-from envmgr.audit.fit.matrix import MatrixRow, matrix
+from envmgr.audit.checks import nodes, slurm
 from envmgr.audit.findings import Caused
+from envmgr.audit.fit.matrix import MatrixRow, matrix
 from envmgr.audit.model import Evidence
 from envmgr.audit.result import AuditResult, WayAnswers
 from envmgr.catalog.recipe_parts import Requires
@@ -53,22 +53,6 @@ def test_slurm_that_does_not_answer_is_an_error_here() -> None:
             "says | `scontrol ping`; `systemctl restart slurmctld` on its host; is munge running here?"
         )
     ]
-
-
-def test_munge_is_looked_at_when_slurm_does_not_answer() -> None:
-    given = evidence({"c1": {}, "c2": {"munge.failed": "no socket"}}, slurm_broken="no answer in 10 s")
-    assert told(munge, given) == [
-        (
-            "error c2: munge: `munge -n` fails: no socket | a credential | "
-            "`systemctl restart munge` on the node; its log says why it ended"
-        )
-    ]
-
-
-def test_munge_is_judged_by_the_look_over_ssh_where_jobs_could_not_be_sent() -> None:
-    looked = evidence({"c1": {}, "c2": {"munge.failed": "no socket"}}).fleet
-    given = replace(evidence({"c1": {}}, missing=("c2",), way="slurm", slurm={"c1": ("idle", "")}), look=looked)
-    assert [line.partition(" | ")[0] for line in told(munge, given)] == ["error c2: munge: `munge -n` fails: no socket"]
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envmgr.audit.formats.prometheus import exposition
 from envmgr.audit.findings import Caused as Finding
+from envmgr.audit.formats.prometheus import exposition
 from envmgr.audit.metrics import MOST_NODES, Metric
 from envmgr.audit.result import AuditResult, ExplainResult, WayAnswers
 from envmgr.cli.render import to_data, write_report

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -51,11 +52,15 @@ def place() -> Iterator[Path]:
 def run(stage: ProbeStage, folder: Path, *argv: str, before: str = "", seconds: int = 200) -> str:
     """What this machine answers to the text of a stage, by a command that takes its file; `before` is of start-up files."""
     texts = inventory_texts(replace(audit_plan(site()), user="root", salt="salt", seconds=seconds))
+    return run_text(texts[stage], stage, folder, *argv, before=before)
+
+
+def run_text(text: str, stage: ProbeStage, folder: Path, *argv: str, before: str = "") -> str:
     given = assign(mark="", user="root", build_user="", prefix="/sw", room=str(folder), who=f"{folder}/who", job="")
     parts = ("library.sh", "found.sh") if stage == "context" else ("library.sh",)
     library = "".join(script_text(probe.__file__, part) for part in parts)
     file = folder / f"{stage}.sh"
-    file.write_text(f"{before}\n{given}{library}{texts[stage]}\nput inventory.looked.{stage} yes\n")
+    file.write_text(f"{before}\n{given}{library}{text}\nput inventory.looked.{stage} yes\n")
     (folder / "who").write_text(f"root:x:{os.geteuid()}:0::/root:/bin/bash\n")
     env = {"PATH": "/usr/bin:/bin", "HOME": str(folder)}
     done = subprocess.run([*argv, file], capture_output=True, text=True, check=True, cwd="/", env=env, input="")
@@ -182,7 +187,8 @@ def test_shell_tells_what_start_up_files_left(name: str, place: Path) -> None:
     drift = """
         umask 027; set -u; IFS=:; alias gone='rm -rf x'; ulimit -Sn 77; awk() { echo no; }; sort() { echo no; }
         export CC=/opt/cc SCRATCH=/nowhere MY_TOKEN=geheim PROXY=http://me:geheim@proxy:1/ LANG=xx_XX.UTF-8; PATH=/nowhere:$PATH
-        alias leak='curl -H token:geheim'
+        alias leak='curl -H token:geheim'; export TZ=Europe/Berln FC=/nowhere/fc SLURM_CPU_BIND=none; cd /usr; trap '' TERM; readonly MANPATH
+        exec 2>"$HOME/said"; echo "/tmp/envmgr-audit.x1/context.sh: line 3: x: command not found" >&2
     """
     answer = shell(place, name, drift)
     whole, found = read(answer, "ctx.x.user."), changes(read(healthy, "ctx.x.user."), read(answer, "ctx.x.user."))
@@ -200,6 +206,12 @@ def test_shell_tells_what_start_up_files_left(name: str, place: Path) -> None:
     assert whole.values["env", "MY_TOKEN"] == salted("geheim")
     assert whole.values["alias", "leak"].startswith("~")
     assert "geheim" not in answer
+    assert [found["folder", key][1] for key in ("TZ", "FC")] == ["Europe/Berln missing", "/nowhere/fc missing"]
+    assert found["env", "SLURM_CPU_BIND"] == (None, "none")
+    assert found["state", ":cd"] == (None, "/usr")
+    assert found["state", "said"] == (None, "/tmp/envmgr-audit/context.sh: line 3: x: command not found")
+    if name.startswith("bash"):
+        assert {("state", ":trap TERM"), ("state", ":readonly MANPATH")} <= found.keys()
     if name.startswith("bash"):
         assert found["func", "awk"][1] == f"{place}/context.sh:2"
 
@@ -208,8 +220,33 @@ def test_home_of_the_login_shell_is_told_by_known_names_and_salted_digests(place
     (place / ".bashrc").write_text("x=1\n")
     (place / ".condarc").touch()
     (place / "thesis.tex").touch()
-    values = read(shell(place, "bash login"), "ctx.x.user.").values
-    assert {key for kind, key in values if kind == "home"} == {"~/.bashrc", "~/.condarc"}
+    (place / "random.py").touch()
+    (place / ".bash_logout").write_text("clear\nexit 0\n")
+    (place / ".profile").write_text("# >>> conda initialize >>>\n")
+    (place / ".bash_profile").write_text("export MODULEPATH=/etc/profile.d\n")
+    (place / ".config/pip").mkdir(parents=True)
+    (place / ".config/pip/pip.conf").write_text("[install]\nuser = true\nindex-url = geheim\n")
+    (place / ".ssh").mkdir()
+    (place / ".ssh/id_rsa").touch(mode=0o644)
+    (place / ".lmod.d/.cache").mkdir(parents=True)
+    (cache := place / ".lmod.d/.cache/spiderT.lua").write_text("x")
+    (place / "mods").mkdir()
+    (place / "mods/new.lua").touch()
+    os.utime(cache, (time.time() - 60, time.time() - 60))
+    values = read(shell(place, "bash login", f"export MODULEPATH={place}/mods"), "ctx.x.user.").values
+    told = {key: value for (kind, key), value in values.items() if kind == "home" and not value.startswith("~")}
+    assert told == {
+        "~/.condarc": "is there",
+        "~/.lmod.d": "is there",
+        "~/.config/pip/pip.conf": "is there",
+        "~/random.py": "is there",
+        f"{place}/.bash_profile": "hides ~/.profile",
+        "~/.ssh/id_rsa": "mode 644",
+        "~/.lmod.d/.cache/spiderT.lua": f"older than {place}/mods/new.lua",
+        f"{place}/.profile": "conda init",
+        f"{place}/.bash_logout:2": "it ends the shell",
+        f"{place}/.config/pip/pip.conf:2": "user = true",
+    }
     assert values["home", "~/.bashrc"] == salted(sha256("x=1\n"))
     assert not KINDS["home"].in_baseline(values["home", "~/.bashrc"])
 

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from envmgr.audit.inventory.facts import NodeInventory, read_inventory
 from envmgr.audit.inventory.modules import read_modules
+from envmgr.probe.shell import read_answer
 from tests.helpers.evidence import evidence
-from tests.unit.audit.test_inventory import changes, place, read, run
+from tests.unit.audit.test_inventory import changes, place, run
 
 __all__ = ["place"]  # a fixture
 
@@ -27,6 +29,10 @@ def top(place: Path) -> Iterator[Path]:
             )
             (place / f"sw/{package}/{version}/bin").mkdir(parents=True)
     yield folder
+
+
+def read(answer: str) -> NodeInventory:
+    return read_inventory(read_answer(answer)[0], scope="login")
 
 
 def look(place: Path, top: Path, *argv: str) -> str:

@@ -29,10 +29,11 @@ def judged(
     seen: Mapping[str, Mapping[str, str]] | None = None,
     nodes: tuple[str, ...] = NODES,
     later: tuple[Found, ...] = (),
+    files: tuple[str, ...] | None = None,
 ) -> list[str]:
     """Each cause, `severity nodes: where: found | hint`, and behind each `>` what follows from it.
 
-    `odd` are facts that c2 has instead of the `usual` ones of all nodes.
+    `odd` are facts that c2 has instead of the `usual` ones of all nodes; `files` those of which the text is asked for.
     """
     base = {"inventory.looked.node": "yes", f"{LOGIN}inventory.looked.context": "yes", **(usual or {})}
     answers = {node: {**base, **odd} if node == "c2" else base for node in nodes}
@@ -42,6 +43,7 @@ def judged(
 
     def look_again(wanted: Wanted) -> Seen:
         assert not seen or {*seen} <= {*wanted.nodes, *wanted.normal}
+        assert files in (None, wanted.files)
         return Seen(seen or {})
 
     checks = {"inventory": get_check("inventory"), "contexts": contexts, "loading": loading}
@@ -102,6 +104,16 @@ def test_files_that_differ_in_comments_do_not_differ() -> None:
     for text, count in (("export FOO=a", 0), (SECRET, 1)):
         seen = {node: {"second_look.text./etc/x": text} for node in ("c1", "c2")}
         assert len(judged(odd, usual=usual, seen=seen)) == count
+
+
+@pytest.mark.parametrize("value", [FILE.replace("644", "640"), f"~{FILE}"], ids=["mode", "in a closed folder"])
+def test_text_of_a_file_that_others_cannot_read_is_not_asked_for(value: str) -> None:
+    told = judged(
+        {"inventory.file": rf"/etc/x\t{OTHER}"}, usual={"inventory.file": rf"/etc/x\t{FILE}"}, files=("/etc/x",)
+    )
+    assert len(told) == 1
+    odd = value.replace("0123", "4567")
+    assert judged({"inventory.file": rf"/etc/x\t{odd}"}, usual={"inventory.file": rf"/etc/x\t{value}"}, files=()) != []
 
 
 def test_line_that_all_nodes_have_explains_what_all_have_and_no_difference_does() -> None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from envmgr.audit.judge import loose_of, rows_of
 from envmgr.audit.look import JudgeOne, Look, Place, Said, alike, each_answer, looked_at, say
 from envmgr.audit.model import Check
 from envmgr.audit.table import CheckTable, Fact, Words
 from envmgr.probe.model import CONTEXTS
-from tests.helpers.evidence import evidence, told, wanted_lines
+from tests.helpers.evidence import evidence, told
 
 ASKED = tuple((context, "user", "ssh") for context in CONTEXTS[:1])
 KEY = "ctx.bash-login.user."
 ROWS = {
     "bad": Words(error="{said}", where="here", expected="no", hint="look at {first}"),
     "shell": Words(error="{said} of {who}"),
-    "set": Words(error="set", where="here", cause="X", hint="{place}", unplaced="who sets it?"),
+    "set": Words(error="set", where="here", cause="X :umask"),
     "other": Words(drift="warning", where="{name}", empty="nothing"),
 }
 # Any check may read `gate`; `terminal` and `modulepath` stand for facts of its own.
@@ -69,10 +70,10 @@ def test_facts_of_a_shell_have_no_key_of_it_and_its_place_is_the_shell() -> None
     ]
 
 
-def test_row_with_a_cause_asks_for_the_line_of_the_login_shell() -> None:
+def test_row_with_a_cause_is_about_the_login_shell_and_says_what_a_line_may_have_set() -> None:
     check = Check(judge=each_answer(lambda _: [say("set")], "login"), table=TABLE)
-    asked = wanted_lines(check, evidence({"c1": {}}))
-    assert [(of.node, of.context.name, of.names) for of in asked] == [("c1", "bash-login", ("X",))]
+    (one,) = loose_of("x", rows_of(check, evidence({"c1": {}})))
+    assert (one.context, one.account, one.names) == ("bash-login", "user", ("X", ":umask"))
 
 
 def test_nodes_that_are_apart_are_in_no_look_with_others() -> None:

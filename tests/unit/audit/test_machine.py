@@ -1,22 +1,16 @@
-"""Clocks, space, accounts, munge and Slurm: by hand-made evidence, and on real nodes."""
+"""Clocks, space and Slurm: by hand-made evidence, and on real nodes."""
 
 from __future__ import annotations
 
-import threading
-import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given as given_that
 from hypothesis import strategies as st
 
-from envmgr.audit.checks import accounts, clock, mount, munge, slurm, space
-from envmgr.audit.controller import Controller
+from envmgr.audit.checks import clock, mount, slurm, space
 from envmgr.nodes.envelope import Reply
-from envmgr.nodes.sets import NodeSets
-from envmgr.system.run import Runner
-from tests.helpers.evidence import evidence, site, told
+from tests.helpers.evidence import evidence, told
 
 # -- clocks -------------------------------------------------------------------------------------------------------------
 
@@ -104,148 +98,6 @@ def test_space_of_a_node_whose_prefix_does_not_answer_is_not_looked_at() -> None
     assert told(space, evidence({"c1": {}}, own={"c1": df("", "")})) == []
 
 
-# -- accounts -----------------------------------------------------------------------------------------------------------
-
-SITE = {"build_user": "rsw"}
-HERE = {"accounts.rsw": "uid 2000, gid 2000", "accounts.alice": "uid 2001, gid 2001"}
-GOOD = HERE | {"accounts.owner": "2000 rsw"}
-
-
-def test_account_that_has_a_users_number_and_comes_first() -> None:
-    taken = GOOD | {"accounts.wins.alice": "old", "accounts.doubled": "0 root:1 toor:9\n2001 old:3 alice:40"}
-    sick = "by its uid, 2001, it is old (`getent passwd 2001`) | one account for uid 2001"
-    twins = GOOD | {"accounts.doubled": "0 root:1 toor:12"}
-    (line,) = told(accounts, evidence({"c1": twins, "c2": taken, "c3": twins}, settings=SITE))
-    assert line == (
-        f"error c2: user alice: {sick} | /etc/passwd:3 is the account of old, which has that number on no other node: "
-        "take that line away, unless they have old by another number: `usermod -u NUMBER old`"
-    )
-    second = GOOD | {"accounts.doubled": "2001 alice:40 old:41"}
-    line = told(accounts, evidence({"c1": second, "c2": taken, "c3": second}, settings=SITE))[0]
-    assert line == (
-        f"error c2: user alice: {sick} | /etc/passwd:3 is the account of old, which comes after alice on c[1,3]: "
-        "the same order on the node, or another number for old on all nodes"
-    )
-    (line,) = told(accounts, evidence({"c1": taken, "c2": taken}, settings=SITE))
-    assert line.endswith("| which account is right? `usermod -u NUMBER old` gives old another number")
-    served = GOOD | {"accounts.wins.alice": "old"}  # by a directory service: no line has it
-    (line,) = told(accounts, evidence({"c1": GOOD, "c2": served, "c3": GOOD}, settings=SITE))
-    assert line.endswith("gives old another number")
-    second = GOOD | {"accounts.doubled": "2001 alice:40 old:41"}
-    (line,) = told(accounts, evidence({"c1": GOOD, "c2": second, "c3": GOOD}, settings=SITE))
-    assert line.startswith(
-        "warning c2: /etc/passwd: uid 2001 is of several accounts: alice, old | one account for each uid, as on c[1,3] | "
-    )
-
-
-def test_accounts_that_agree_are_fine() -> None:
-    assert told(accounts, evidence({"c1": GOOD, "c2": GOOD}, settings=SITE, controller=HERE)) == []
-    assert told(accounts, evidence({"c1": GOOD}, controller={})) == []
-
-
-def test_account_with_another_number() -> None:
-    other = GOOD | {
-        "accounts.rsw": "uid 990, gid 990",
-        "accounts.owner": "2000 bob",
-        "accounts.alice": "uid 2001, gid 100",
-    }
-    mend = "one directory service for all nodes, or the same lines in /etc/passwd"
-    assert told(accounts, evidence({"c1": GOOD, "c2": other}, settings=SITE, controller=HERE)) == [
-        f"error c2: user alice: uid 2001, gid 100 | uid 2001, gid 2001, as on this host | {mend}",
-        f"error c2: user rsw: uid 990, gid 990 | uid 2000, gid 2000, as on this host | {mend}",
-    ]
-    assert told(accounts, evidence({"c1": GOOD, "c2": GOOD, "c3": other}, settings=SITE)) == [
-        f"error c3: user alice: uid 2001, gid 100 | uid 2001, gid 2001, as on c[1-2] | {mend}",
-        f"error c3: user rsw: uid 990, gid 990 | uid 2000, gid 2000, as on c[1-2] | {mend}",
-        (
-            "error c3: /sw: belongs to bob (uid 2000) | belongs to rsw | "
-            "NFSv4: the same Domain in /etc/idmapd.conf on server and node; else `chown` on the server"
-        ),
-    ]
-
-
-def test_prefix_that_belongs_to_nobody() -> None:
-    mapped = GOOD | {"accounts.owner": "65534 nobody"}
-    assert told(accounts, evidence({"c1": GOOD, "c2": mapped}, settings=SITE, controller=HERE)) == [
-        (
-            "error c2: /sw: belongs to nobody (uid 65534) | belongs to rsw | "
-            "NFSv4: the same Domain in /etc/idmapd.conf on server and node; else `chown` on the server"
-        )
-    ]
-
-
-def test_node_without_the_build_user_is_a_note() -> None:
-    without = {"accounts.rsw": "", "accounts.alice": "", "accounts.owner": "2000 UNKNOWN"}
-    assert told(accounts, evidence({"c1": GOOD, "c2": without}, settings=SITE, controller=HERE)) == [
-        "note c2: user rsw: there is no such user | uid 2000, gid 2000 | `useradd --system rsw` with these numbers"
-    ]
-
-
-def test_directory_service_that_hangs() -> None:
-    hung = GOOD | {"accounts.alice": "hung"}
-    assert told(accounts, evidence({"c1": GOOD, "c2": hung}, settings=SITE, controller=HERE)) == [
-        (
-            "error c2: user alice: `id` does not answer | an answer in 5 s | "
-            "is the directory service (sssd, LDAP, NIS) reachable from the node?"
-        )
-    ]
-
-
-# -- munge --------------------------------------------------------------------------------------------------------------
-
-IDLE = {"c1": ("idle", ""), "c2": ("idle", ""), "c3": ("idle", "")}
-
-
-def test_munge_findings() -> None:
-    own = {node: {"munge.credential": f"MUNGE:{node}:"} for node in ("c1", "c2", "c3")} | {"c3": {}}
-    given = evidence(
-        {"c1": {}, "c2": {}, "c3": {"munge.failed": "Failed to access socket"}},
-        own=own,
-        slurm=IDLE,
-        asked_here={"munge": munge.Decoded({"c2": "invalid credential"})},
-    )
-    assert told(munge, given) == [
-        (
-            "error c3: munge: `munge -n` fails: Failed to access socket | a credential | "
-            "`systemctl restart munge` on the node; its log says why it ended"
-        ),
-        (
-            "error c2: munge: this host cannot decode its credential: invalid credential | the same key | the same "
-            "/etc/munge/munge.key on all hosts, owned by munge with mode 0400; then `systemctl restart munge` there"
-        ),
-    ]
-
-
-def test_credentials_are_decoded_side_by_side_and_what_was_not_is_no_fault_of_its_node(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    together = threading.Barrier(2)
-
-    def unmunge(credential: str, _runner: Runner, _seconds: float) -> str | None:
-        if credential in ("MUNGE:c1:", "MUNGE:c2:"):
-            together.wait(60)  # one after the other never gets by
-        return {"MUNGE:c3:": "invalid credential", "MUNGE:c4:": None}.get(credential, "")
-
-    monkeypatch.setattr(munge, "unmunge", unmunge)
-    own = {f"c{n}": {"munge.credential": f"MUNGE:c{n}:"} for n in range(1, 5)}
-    given = evidence({node: {} for node in own}, own=own, slurm=IDLE)
-    controller = Controller(Runner(), NodeSets(site(), Runner(), 1.0), jobs=False, end=time.monotonic() + 60)
-    found = munge.ask_controller(controller, given)
-    assert found == munge.Decoded({"c3": "invalid credential"}, ("c4",))
-    assert [line.partition(" | ")[0] for line in told(munge, replace(given, answers={"munge": found}))] == [
-        "note : munge on this host: not looked at: what c4 sent was not decoded in 20 s",
-        "error c3: munge: this host cannot decode its credential: invalid credential",
-    ]
-
-
-def test_munge_that_hangs_here_accuses_no_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "unmunge"
-    program.write_text("#!/bin/sh\nexec sleep 600\n")
-    program.chmod(0o755)
-    monkeypatch.setattr(munge.shutil, "which", lambda *_args, **_named: str(program))
-    assert munge.unmunge("MUNGE:abc:", Runner(), 0.2) is None
-
-
 def test_node_is_slow_by_what_the_others_need() -> None:
     def slow(*times: int) -> list[str]:
         own = {f"c{n}": {"gate_ms": str(ms)} for n, ms in enumerate(times, 1)}
@@ -257,22 +109,6 @@ def test_node_is_slow_by_what_the_others_need() -> None:
     assert slow(1200, 1300) == []
     assert slow(3100, 3200, 3300) == ["warning c[1-3]"]
     assert slow(5, 3100) == ["warning c2"]
-
-
-def test_munge_is_not_looked_at_without_slurm() -> None:
-    given = evidence({"c1": {"munge.failed": "x"}}, own={"c1": {"munge.credential": "y"}})
-    assert told(munge, given) == []
-
-
-def test_munge_that_is_down_here_is_one_finding() -> None:
-    own = {"c1": {"munge.credential": "MUNGE:x:"}}
-    given = evidence({"c1": {}}, own=own, slurm=IDLE, controller={"munge.failed": "no socket"})
-    assert told(munge, given) == [
-        (
-            "error : munge on this host: `munge -n` fails: no socket | a credential | "
-            "`systemctl restart munge` here: nothing that nodes send can be decoded"
-        )
-    ]
 
 
 # -- Slurm --------------------------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ def test_table_and_shell_text_name_the_files_that_node_setup_writes() -> None:
     assert {rows[name].where for name in ("unchecked", "late", "refused", "old_flip")} == {FLIP_STAMP}
     assert f"<{SIGNERS}" in shell
     assert f"<{FLIP_STAMP}" in shell
-    assert PROFILE in get_check("saved-collections").table.rows["not_loaded"].hint.because
+    assert PROFILE in get_check("saved-collections").table.rows["not_loaded"].hint.text
 
 
 def test_a_site_that_does_not_sign_is_not_asked() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from envmgr.audit.causes import Traces
 
 from envmgr.audit.ask import as_users
 from envmgr.audit.ask.submit_hosts import submit_hosts
@@ -139,6 +140,7 @@ def test_dead_ones_are_those_that_name_nothing_that_is_there(tmp_path: Path) -> 
     for name, text in files.items():
         (tree / f"m/{name}.lua").write_text(f"{text}\n")
     from envmgr.audit.shell.folder_content import folder_content
+
     from envmgr.probe import shell as probe
 
     text = script_text(probe.__file__ or "", "library.sh") + folder_content(deep=False)

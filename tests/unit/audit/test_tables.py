@@ -50,15 +50,12 @@ def placeholders(*templates: str) -> set[str]:
 
 
 def templates(row: Words) -> tuple[str, ...]:
-    of_hints = (text for steps in (row.hint, row.unplaced) for text in steps.model_dump().values())
-    return row.where, row.found, row.expected, *of_hints, row.cause, row.about
+    return row.where, row.found, row.expected, *row.hint.model_dump().values(), row.cause
 
 
 def says(check: Check) -> Iterator[tuple[str, set[str]]]:
     """Each use of a row in a check's module, with the values that it is given; `` for one that is chosen when it runs."""
     modules = [FOLDER / f"{check.part}.py", *(FOLDER.parent / "shell" / f"{name}.py" for name in check.table.shares)]
-    if "in_other_shells" in check.table.rows:
-        modules.append(FOLDER.parent / "compare" / "between_nodes.py")
     for node in (node for path in modules for node in ast.walk(ast.parse(path.read_text()))):
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in {"say", "compared", "alike"}:
             row = node.args[0]
@@ -78,13 +75,11 @@ def test_every_fact_has_one_meaning(given: CheckTable) -> None:
 def test_every_row_has_one_severity_and_words_that_can_be_filled_in(given: CheckTable) -> None:
     for key, fact in facts_of(given).items():
         assert len([said for said in (fact.error, fact.warning, fact.note, fact.drift) if said]) <= 1, key
-        known = GIVEN | {"value", "name", *fact.fields} | ({"place", "cause"} if fact.cause else set())
+        known = GIVEN | {"value", "name", *fact.fields}
         known |= {"right", "as_on", "on_others"} if fact.outlier else set()
         assert placeholders(*templates(fact), fact.say, fact.what) <= known, key
-        assert bool(fact.cause) == bool(fact.unplaced), key
     for name, row in given.rows.items():
         assert len([said for said in (row.error, row.warning, row.note, row.drift) if said]) == 1, name
-        assert bool(row.cause) == bool(row.unplaced), name
 
 
 @pytest.mark.parametrize("check", [pytest.param(check, id=name) for name, check in CHECKS.items()])
@@ -94,7 +89,7 @@ def test_every_row_is_said_with_all_of_its_values(check: Check) -> None:
     assert named <= {*check.table.rows}
     assert named == {*check.table.rows} or "" in dict(said)
     for name, row in check.table.rows.items():
-        known = GIVEN | ({"place", "cause"} if row.cause else set()) | ({"value"} if row.drift else set())
+        known = GIVEN | ({"value"} if row.drift else set())
         wanted = placeholders(*templates(row), *([row.say, row.what] if row.drift else [])) - known
         if name in named:
             assert [values for said_name, values in said if said_name == name and not wanted <= values] == [], name
@@ -109,17 +104,8 @@ WHOLE = {"away", "clean", "command", "entry", "mode", "name", "nodes", "numbers"
 @pytest.mark.parametrize("given", TABLES)
 def test_what_nodes_say_is_quoted_in_the_commands_of_hints(given: CheckTable) -> None:
     for key, row in {**facts_of(given), **given.rows}.items():
-        for command in (row.hint.run, row.unplaced.run):
-            fields = [(name, how) for _, name, _, how in Formatter().parse(command) if name is not None]
-            assert [name for name, how in fields if how != "q" and name not in WHOLE] == [], key
-
-
-def test_command_and_a_line_in_a_table_are_one_step() -> None:
-    for check in CHECKS.values():
-        for key, row in {**facts_of(check.table), **check.table.rows}.items():
-            for steps in (row.hint, row.unplaced):
-                assert not (steps.run and steps.delete), key
-                assert bool(steps.delete) == bool(steps.because), key
+        fields = [(name, how) for _, name, _, how in Formatter().parse(row.hint.run) if name is not None]
+        assert [name for name, how in fields if how != "q" and name not in WHOLE] == [], key
 
 
 def test_engine_says_each_of_its_rows() -> None:
@@ -177,10 +163,10 @@ def test_check_may_read_every_fact_that_its_module_names(given: CheckTable) -> N
 
 
 def test_facts_that_no_table_has_cannot_be_listed() -> None:
-    given = evidence({"c1": {}}).of_check(CHECKS["places"].table)
-    assert given.fleet.sound.names("places.of.") == []
-    with pytest.raises(UndeclaredFactError, match=r"no table declares facts that begin with `places\.for\.`"):
-        given.fleet.sound.names("places.for.")
+    given = evidence({"c1": {}}).of_check(CHECKS["software"].table)
+    assert given.fleet.sound.names("software.bad.") == []
+    with pytest.raises(UndeclaredFactError, match=r"no table declares facts that begin with `software\.worse\.`"):
+        given.fleet.sound.names("software.worse.")
 
 
 def reads_undeclared(given: Evidence, *_: object) -> frozenset[str]:
@@ -194,12 +180,12 @@ def test_check_that_reads_an_undeclared_fact_takes_nothing_from_the_others(hook:
         Compared("clock", "/etc/adjtime", ""): {"c2": "utc"}
     }  # not compared now, which does not mean that it is gone
     baseline = Baseline(Path("b"), HowAsked(nodes="c2", user="alice", shells=(), checks=("clock",)), had)
-    given = evidence({"c2": {"linker.missing": "/opt/a.so", "linker.looked.node": "yes"}}, baseline=baseline)
-    judged = judge(given, {"clock": mistaken, "linker": CHECKS["linker"]})
+    given = evidence({"c2": {"modulefiles.unread": "/opt/m"}}, baseline=baseline)
+    judged = judge(given, {"clock": mistaken, "modulefiles": CHECKS["modulefiles"]})
     said = [(each.check, each.severity, each.found) for each in judged.findings if each.found != "not looked at"]
     assert said == [
         ("clock", "error", "not looked at: no table declares the fact `other.fact`"),
-        ("linker", "warning", "names /opt/a.so, which is not there: every program says so on stderr"),
+        ("modulefiles", "warning", "not looked at: no end in 5 s"),
     ]
     assert list(judged.mistakes) == ["clock"]  # of which no baseline may say that it compared
     with pytest.raises(UndeclaredFactError):

@@ -1,0 +1,57 @@
+"""The places that have an inventory: the nodes themselves, each of their shells, the modules that were tried, and Slurm's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from envmgr.audit.inventory.facts import NodeInventory, read_inventory
+from envmgr.audit.inventory.kinds import Scope
+from envmgr.audit.inventory.modules import read_modules
+from envmgr.audit.model import Evidence
+from envmgr.nodes.slurm import slurm_names
+from envmgr.probe.model import Group
+
+_SLURM = "slurm"
+_NONE: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The inventories of a place, each with the nodes that told it. `name` is for people and baselines, and empty for what
+    is drawn anew each day; `where` is the beginning of a shell's facts.
+    """
+
+    name: str
+    where: str
+    told: Sequence[tuple[NodeInventory, tuple[str, ...]]]
+
+    @property
+    def keys(self) -> frozenset[tuple[str, str]]:
+        """Return (kind, key) of all that any node has there."""
+        return frozenset(at for inventory, _ in self.told for at in inventory.values)
+
+
+def places_of(evidence: Evidence) -> tuple[Place, ...]:
+    """Return all places, read from what nodes and this host's Slurm answered."""
+    hosts = evidence.here.groups if evidence.here else ()
+    found = [_read("nodes", "", "node", (*evidence.fleet.groups, *hosts))]
+    found += [_read(f"modules ({evidence.plan.user})", "", "login", evidence.shells.groups)]
+    found += [_read(shell.where, shell.key, "shell", shell.fleet.groups) for shell in evidence.each_shell()]
+    found += [Place("", "", told) for told in read_modules(evidence.shells)]
+    return (*found, Place("", "", _by_slurm(evidence)))
+
+
+def _read(name: str, where: str, scope: Scope, groups: Sequence[Group]) -> Place:
+    return Place(name, where, [(read_inventory(of.facts, where, scope), of.nodes) for of in groups])
+
+
+def _by_slurm(evidence: Evidence) -> list[tuple[NodeInventory, tuple[str, ...]]]:
+    """Return what Slurm says of each node that it knows. It has no version of a node that never came up."""
+    rows = evidence.slurm.rows
+    found: list[tuple[NodeInventory, tuple[str, ...]]] = []
+    for node, name in slurm_names(rows, evidence.nodes).items():
+        values = {(_SLURM, key): value for key, value in rows[name].items()}
+        unread = frozenset[tuple[str, str]]() if "Version" in rows[name] else frozenset({(_SLURM, "Version")})
+        found.append((NodeInventory(values, _NONE, unread, _NONE), (node,)))
+    return found

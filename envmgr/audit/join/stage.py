@@ -41,6 +41,7 @@ def by_what_differs(
     view = View(seen, lines, wanted.normal, evidence.sender, home)
     real = [of for of in found if not _same_text(of, lines, seen)]
     real = [*dict.fromkeys((*real, *_seen_there(found, wanted, seen)))]
+    real = [of for of in real if of.kind != "tree" or not any(_is_in(each, of) for each in real)]
     notes = joined(one.finding for one in loose if one.finding.severity == "note")
     return (*said(join(harms, real, view), view), *(as_caused(note) for note in notes))
 
@@ -92,6 +93,10 @@ def _seen_there(found: Sequence[Difference], wanted: Wanted, seen: Seen) -> Iter
                 kind, other = (value or right or "").split(" ")[0], (tree.others if tree else wanted.normal[:1])
                 nodes, known = (tree.nodes, tree.known) if tree else ((node,), True)
                 yield Difference(kind, path, "", _value(value), _value(right), nodes, other, known)
+
+
+def _is_in(of: Difference, tree: Difference) -> bool:
+    return of.path.startswith(f"{tree.key}/") and not {*tree.nodes}.isdisjoint(of.nodes)
 
 
 def _value(told: str | None) -> str | None:

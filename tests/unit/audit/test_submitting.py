@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from envmgr.audit.causes import Traces
 
 from envmgr.audit.ask import as_users
 from envmgr.audit.ask.submit_hosts import submit_hosts

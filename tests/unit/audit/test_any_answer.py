@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import get_args
 
 import pytest
-from envmgr.audit.causes import Traces
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 

@@ -54,7 +54,7 @@ def templates(row: Words) -> tuple[str, ...]:
 
 def says(check: Check) -> Iterator[tuple[str, set[str]]]:
     """Each use of a row in a check's module, with the values that it is given; `` for one that is chosen when it runs."""
-    modules = [FOLDER / f"{check.part}.py", *(FOLDER.parent / "shell" / f"{name}.py" for name in check.table.shares)]
+    modules = [FOLDER / f"{check.part}.py"]
     for node in (node for path in modules for node in ast.walk(ast.parse(path.read_text()))):
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "say":
             row = node.args[0]
@@ -173,12 +173,12 @@ def reads_undeclared(given: Evidence, *_: object) -> frozenset[str]:
 @pytest.mark.parametrize("hook", ["judge", "explained"])
 def test_check_that_reads_an_undeclared_fact_takes_nothing_from_the_others(hook: str) -> None:
     mistaken = replace(CHECKS["clock"], **{hook: reads_undeclared})
-    given = evidence({"c2": {"modulefiles.unread": "/opt/m"}})
-    judged = judge(given, {"clock": mistaken, "modulefiles": CHECKS["modulefiles"]})
+    given = evidence({"c2": {"site_modules.unlisted": "yes"}})
+    judged = judge(given, {"clock": mistaken, "site-modules": CHECKS["site-modules"]})
     said = [(each.check, each.severity, each.found) for each in judged.findings if each.found != "not looked at"]
     assert said == [
         ("clock", "error", "not looked at: no table declares the fact `other.fact`"),
-        ("modulefiles", "warning", "not looked at: no end in 5 s"),
+        ("site-modules", "warning", "not looked at: no end of `module avail` in 10 s"),
     ]
     assert list(judged.mistakes) == ["clock"]
     with pytest.raises(UndeclaredFactError):

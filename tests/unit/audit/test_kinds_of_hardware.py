@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from envmgr.audit.fit.matrix import groups_by_kind, kinds_of
+from envmgr.audit.inventory.differences import differences
+from envmgr.audit.inventory.facts import NodeInventory
+from envmgr.audit.inventory.places import Place
 from envmgr.audit.model import Evidence
-from tests.helpers.evidence import drifts, evidence
+from envmgr.nodes.sets import fold
+from tests.helpers.evidence import evidence
 from tests.helpers.hardware import NODE, driven
 
 PLAIN, GPU = NODE, driven("535.54.03", "nvidia 8.0 {} NVIDIA A100")
@@ -18,8 +23,11 @@ def of(plain: int, gpus: int) -> Evidence:
     return replace(given, kinds=groups_by_kind(given))
 
 
-def told(values: dict[str, tuple[str, ...]], given: Evidence) -> list[tuple[str, str, str]]:
-    return [(f.severity, f.nodes, f.between) for f in drifts(values, given)]
+def told(values: dict[str, tuple[str, ...]], given: Evidence) -> list[str]:
+    """`NODES: VALUE` of what differs."""
+    none: frozenset[Any] = frozenset()
+    read = [(NodeInventory({("sysctl", "x"): value}, none, none, none), nodes) for value, nodes in values.items()]
+    return [f"{fold(of.nodes)}: {of.value}" for of in differences([Place("nodes", "", read)], given)]
 
 
 def test_nodes_of_like_hardware_are_a_kind() -> None:
@@ -29,19 +37,14 @@ def test_nodes_of_like_hardware_are_a_kind() -> None:
     assert kinds_of(evidence({"c1": PLAIN, "g1": GPU})) == {}  # of a site, which says what its groups are
 
 
-def test_kinds_that_differ_and_agree_in_themselves_are_a_note() -> None:
+def test_kinds_that_agree_in_themselves_do_not_differ() -> None:
     given = of(4, 3)
-    assert told({"a": ("c1", "c2", "c3", "c4"), "b": ("g1", "g2", "g3")}, given) == [("note", "", "c[1-4],g[1-3]")]
-    values = {"a": ("c1", "c2", "c3", "c4"), "b": ("g1", "g2"), "": ("g3",)}
-    assert told(values, given) == [("warning", "g3", ""), ("note", "", "c[1-4],g[1-2]")]
-
-
-def test_a_kind_without_agreement_is_a_warning() -> None:
-    assert told({"a": ("c1", "c2", "c3"), "b": ("g1",), "c": ("g2",), "d": ("g3",)}, of(3, 3))[0][0] == "warning"
+    assert told({"a": ("c1", "c2", "c3", "c4"), "b": ("g1", "g2", "g3")}, given) == []
+    assert told({"a": ("c1", "c2", "c3", "c4"), "b": ("g1", "g2"), "c": ("g3",)}, given) == ["g3: c"]
 
 
 def test_few_nodes_of_a_kind_are_compared_with_the_most() -> None:
-    assert told({"a": ("c1", "c2", "c3", "c4"), "b": ("g1",)}, of(4, 1)) == [("warning", "g1", "")]
+    assert told({"a": ("c1", "c2", "c3", "c4"), "b": ("g1",)}, of(4, 1)) == ["g1: b"]
     given = of(4, 3)
     three = evidence(
         {"x1": NODE | {"fitness.flags": ""}}

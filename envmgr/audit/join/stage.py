@@ -100,7 +100,7 @@ def _is_in(of: Difference, tree: Difference) -> bool:
 
 
 def _value(told: str | None) -> str | None:
-    """Return what is told of a path, `KIND VALUE`, without the kind."""
+    """Return what is reported of a path, `KIND VALUE`, without the kind."""
     return None if told is None else told.partition(" ")[2]
 
 

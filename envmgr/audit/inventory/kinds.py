@@ -51,7 +51,7 @@ class InventoryKind(FrozenModel):
     """One kind. `scope` is what reports it. A `symptom` is no cause where a difference that has a relation to it is one.
 
     The greater its `depth`, from 0 to 1, the nearer it is to a cause. A `baseline` has it, or not. A line of a start-up file is
-    what sets it: the variable or command `set_by`, or else that of its key.
+    what sets it: the variable or command `set_by`, or else that of its key; or a file whose path the regex `kept_in` fits.
     """
 
     scope: Scope
@@ -59,6 +59,7 @@ class InventoryKind(FrozenModel):
     depth: float
     baseline: bool = True
     set_by: str = ""
+    kept_in: str = ""
     rows: tuple[KindRow, ...] = ()
 
     def sets(self, key: str) -> str:

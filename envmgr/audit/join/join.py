@@ -162,6 +162,8 @@ def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -
             root = each.root(of)
             at = (root.file, False, each.state(root))
             found = causes.get(at)
+            if of.apart and (root.file, True, "") in causes:
+                continue  # there is said what is wrong with it
             if found is None and KINDS[of.kind].symptom and (node, f"{of.where}..".split(".")[1]) in broken:
                 continue  # of a shell that has worse
             found = found or causes.setdefault(at, Cause(root))

@@ -19,8 +19,7 @@ def rows_of_table(evidence: Evidence) -> Iterator[Found]:
     if any(fact.found for fact in table.context.values()):
         for shell in evidence.each_shell():
             for key, fact in table.context.items():
-                if not fact.shells or shell.context.shell in fact.shells:
-                    yield from _rows(f"{shell.key}{key}", fact, shell.fleet, evidence, shell)
+                yield from _rows(f"{shell.key}{key}", fact, shell.fleet, evidence, shell)
 
 
 def _rows(key: str, fact: Fact, fleet: Fleet, evidence: Evidence, shell: AskedShell | None) -> Iterator[Found]:
@@ -28,9 +27,9 @@ def _rows(key: str, fact: Fact, fleet: Fleet, evidence: Evidence, shell: AskedSh
     for name in (fleet.names(beginning) if star else [""]) if fact.found else ():
         values: Values = fleet.by_line(f"{beginning}{name}") if fact.lines else fleet.by_value(f"{beginning}{name}")
         for said, nodes in values.items():
-            if said in fact.unless or (fact.only and said not in fact.only):
+            if fact.only and said not in fact.only:
                 continue
-            given = {"value": said if said.strip() else fact.empty or said, "name": name}
+            given = {"value": said, "name": name}
             if fact.fields:
                 given |= dict(zip(fact.fields, fields_of(said, len(fact.fields)), strict=True))
             yield worded(fact, evidence, nodes, shell, given)

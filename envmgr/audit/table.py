@@ -1,17 +1,17 @@
 """The table of a check, `NAME.yaml` next to its module: the facts of its shell text, and the words of its findings.
 
     context:
-      shell_state.ignores:
-        text: signals that a start-up file has made the shell ignore
-        error: "the signal {value} is ignored by all that is started there"
-        expected: signals as they are
-        cause: ":trap"
-        hint: "which start-up file says `trap ''`?"
+      contexts.module_alias:
+        text: the alias `module`
+        warning: "`module` is an alias: {value!c}"
+        expected: Lmod's `module`
+        cause: module
+        hint: "which start-up file says `alias module=`? take it away there"
 
 Facts are listed under the stage that reports them, with the key that the shell text gives to `put`, `own` or `lines`;
-`*` stands for the variable part. A fact with `error`, `warning` or `note` is a finding wherever a node reports it. A
-`reads` names facts of other checks. `rows` has the words of findings whose
-conditions the module's `judge` decides. CONTRIBUTING lists all fields in one table.
+`*` stands for the variable part. A fact with `error`, `warning` or `note` is a finding wherever a node reports it.
+`reads` names facts of other checks. `rows` has the words of findings whose conditions the module's `judge` decides.
+CONTRIBUTING lists all fields in one table.
 """
 
 from __future__ import annotations
@@ -90,7 +90,6 @@ class Words(FrozenModel):
     expected: str = ""
     hint: Steps = Steps()
     cause: str = ""
-    empty: str = ""
 
     @property
     def severity(self) -> Severity:
@@ -102,22 +101,18 @@ class Words(FrozenModel):
 
 
 class Fact(Words):
-    """One fact: its meaning, under its kind. `own` ones differ between healthy nodes, and are never compared.
+    """One fact: its meaning, under its kind.
 
     Each of `lines` is a finding. `fields` names the words of a line; the last one takes the rest. `only` lists the
-    values that are a finding, `unless` those that are not; `shells` are the kinds of shells in which it is one. `empty` is what
-    is said of an empty one.
+    values that are a finding.
     """
 
     text: str = ""
     number: str = ""
     flag: str = ""
     lines: str = ""
-    own: bool = False
-    shells: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
-    unless: tuple[str, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -132,10 +127,7 @@ Facts = Mapping[str, Fact]
 class CheckTable(FrozenModel):
     """All facts and rows of one check, whose name with underscores is `part`.
 
-    `shares` names tables of `audit/shell/` whose facts and rows it has, too; `CHECK` in their keys is the check's own
-    part.
-    A `sampled` check draws what it looks at: a baseline may have other things. `words` are what its `judge` says for
-    names of the shell text, `fixes` the hints of what it decides.
+    `words` are what its `judge` says for names of the shell text.
     """
 
     part: str = ""
@@ -144,10 +136,7 @@ class CheckTable(FrozenModel):
     context: Facts = Field(default_factory=dict)
     login: Facts = Field(default_factory=dict)
     reads: tuple[str, ...] = ()
-    shares: tuple[str, ...] = ()
-    sampled: bool = False
     words: Mapping[str, str] = Field(default_factory=dict)
-    fixes: Mapping[str, Steps] = Field(default_factory=dict)
     rows: Mapping[str, Words] = Field(default_factory=dict)
 
     @property
@@ -162,17 +151,12 @@ class CheckTable(FrozenModel):
 
 
 NO_TABLE = CheckTable()
-_SHARED = Path(__file__).with_name("shell")
 
 
 @cache
 def read_table(path: Path) -> CheckTable:
     """Return the table in a file; a file that is not there is a table without facts."""
     found: dict[str, Any] = read_yaml(path) if path.exists() else {}
-    for name in found.get("shares", ()):
-        for section, shared in read_yaml(_SHARED / f"{name}.yaml").items():
-            own = {key.replace("CHECK", path.stem, 1): fact for key, fact in shared.items()}
-            found[section] = own | found.get(section, {})
     return CheckTable(part=path.stem, **found)
 
 

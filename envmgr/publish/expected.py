@@ -1,4 +1,4 @@
-"""What an audit has to expect of the entries of a generation, recorded when that is staged."""
+"""The record of an audit's expectations of each entry of a generation, made when that is staged."""
 
 from __future__ import annotations
 

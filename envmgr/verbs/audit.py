@@ -66,8 +66,9 @@ def audit(
 ) -> Result:
     """Prove that every node resolves the same modules.
 
-    It looks at every kind of shell and job. It compares each node with the published generation, and nodes with each
-    other. The exit code is 0 when nothing is wrong, 1 with findings, and 3 when it could not audit.
+    It looks at every kind of shell and job. It compares each node with the published generation, and what nodes
+    have with each other: what differs explains what fails. The exit code is 0 when nothing is wrong, 1 with findings,
+    and 3 when it could not audit.
     """
     if explain is not None:
         return explain_check(explain)

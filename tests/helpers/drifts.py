@@ -112,11 +112,11 @@ def _drift(
 
 
 def follow_all(told: list[dict[str, Any]], cluster: Cluster) -> None:
-    """Carry out the hints of findings: each step once, the last lines of a file first."""
+    """Carry out the hints of findings: each step once."""
     steps = {tuple(sorted(step.items())): step for finding in told for step in finding["actions"]}
     acting = [step for step in steps.values() if step["do"] != "look"]
     assert acting, f"nothing to do in {[finding['hint'] for finding in told]}"
-    for step in sorted(acting, key=lambda step: -step["line"]):
+    for step in acting:
         carry_out(step, cluster)
 
 
@@ -129,13 +129,3 @@ def carry_out(step: dict[str, Any], cluster: Cluster) -> None:
     elif step["do"] == "run":
         for node in nodes or ("fs1" if step["server"] else "login",):
             cluster.sh(node, step["command"], check=True)
-    for node in nodes if step["do"] in ("delete", "add") else ():
-        file, text = shlex.quote(step["file"]), shlex.quote(step["text"])
-        if step["do"] == "add":
-            cluster.sh(node, f"printf '%s\\n' {text} >>{file}", check=True)
-        else:  # homes are shared: another node may have done it
-            line = step["line"]
-            own = f"sed -n '{line}{{s/^[[:space:]]*//;s/[[:space:]]*$//;p;}}' {file}"
-            instead = step["instead"].replace("\\", r"\\")
-            away = shlex.quote(f"{line}c\\{instead}" if instead else f"{line}d")
-            cluster.sh(node, f'if [ -z {text} ] || [ "$({own})" = {text} ]; then sed -i {away} {file}; fi', check=True)

@@ -5,8 +5,8 @@ eight modules, or 24 where nothing is published, and others each day. `--deep` l
 published, `--modules` names the modules instead. A module of a folder that another module opens is drawn like the
 others, and loaded after that module.
 
-The check compares between nodes what loading sets, and which of the folders and programs that it names are there. It
-starts the first program (`--version`), and ends what modules and programs leave running. A node's name, a time, and a
+The check starts the first program (`--version`), and ends what modules and programs leave running. What loading sets, and
+which of the folders and programs that it names are there, is compared in the inventory. A node's name, a time, and a
 value that differs on each node are no difference.
 
 Reported wherever they occur:

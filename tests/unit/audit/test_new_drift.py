@@ -20,6 +20,7 @@ from tests.helpers.evidence import evidence
 from tests.helpers.exposition import WELL, text
 from tests.helpers.places import ROOT
 
+LOOKED = {"inventory.looked.node": "yes", "inventory.looked.login": "yes"}
 HAS = {"inventory.file": r"/etc/ntp.conf\t0123456789ab 644 root:root"}
 
 
@@ -36,7 +37,7 @@ def drift(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Drift:
 
 
 def findings() -> tuple[Caused, ...]:
-    answers = {node: {"inventory.looked.node": "yes"} | (HAS if node == "c2" else {}) for node in ("c1", "c2", "c3")}
+    answers = {node: LOOKED | (HAS if node == "c2" else {}) for node in ("c1", "c2", "c3")}
     return judge(evidence(answers), {"inventory": get_check("inventory")}).findings
 
 

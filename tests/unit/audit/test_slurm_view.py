@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,9 @@ from envmgr.audit.checks import get_check
 from envmgr.audit.controller import SlurmView
 from envmgr.audit.inventory.differences import differences
 from envmgr.audit.inventory.kinds import KINDS
-from envmgr.audit.join.stage import by_what_differs
+from envmgr.audit.inventory.places import places_of
 from envmgr.audit.judge import judge
 from envmgr.audit.model import Evidence
-from envmgr.audit.second_look import Seen
 from envmgr.nodes.envelope import Reply
 from envmgr.nodes.slurm import node_rows
 from envmgr.system.run import Runner
@@ -84,7 +82,7 @@ def seen(odd: Mapping[str, str], *, states: Mapping[str, tuple[str, str]] | None
 
 def report(given: Evidence) -> list[str]:
     checks = {name: get_check(name) for name in ("inventory", "slurm", "nodes")}
-    made = judge(given, checks, explain=partial(by_what_differs, look_again=lambda _: Seen({})))
+    made = judge(given, checks)
     return [
         " > ".join([f"{f.severity} {f.nodes}: {f.where}: {f.found} | {f.hint}", *(c.found for c in f.consequences)])
         for f in made.findings
@@ -134,7 +132,8 @@ def test_rows_are_compared_between_like_nodes(odd: dict[str, str], line: list[st
 
 
 def test_gpu_that_one_node_has_more_is_a_note_and_one_that_it_lacks_is_a_warning() -> None:
-    (more,) = differences(seen(COMMON | {"Gres": "gpu:1"}))
+    of = seen(COMMON | {"Gres": "gpu:1"})
+    (more,) = differences(places_of(of), of)
     assert KINDS["slurm"].told(more.key, more.value, more.right, "c2")[0] == "note"
     assert KINDS["slurm"].told(more.key, more.right, more.value, "c2")[0] == "warning"
 

@@ -65,11 +65,11 @@ class Harm:
 
     @property
     def stage(self) -> int:
-        """Return how early in the life of a shell it is."""
+        """Return how early in the life of a shell it is: in one check, what start-up files set comes before what follows from that."""
         check = self.finding.check
         if self.is_state:
-            return _LIFE.index("contexts") - 1
-        return _LIFE.index(check) if check in _LIFE else len(_LIFE)
+            return 2 * _LIFE.index("contexts") - 1
+        return 2 * (_LIFE.index(check) if check in _LIFE else len(_LIFE)) + (not self.sets)
 
 
 def harms_of(loose: Iterable[Loose], nodes: frozenset[str]) -> Iterator[Harm]:

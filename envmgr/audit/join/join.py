@@ -181,7 +181,7 @@ def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], sender: str
     told_by: dict[str, list[tuple[str, Root]]] = {}
     sent = [_sent(harm, of_node, sender) for harm in harms]
     explained = [(harm, _explanation(harm, of_node)) for harm in sent]
-    for harm, own in sorted(explained, key=lambda of: (of[0].stage, of[1] is None)):
+    for harm, own in sorted(explained, key=lambda of: of[0].stage):
         root = own or next((of for state, of in states if _leads(state, harm)), None)
         same = (harm.node, harm.finding.check, harm.finding.found)  # in other shells
         if root is not None:
@@ -191,7 +191,7 @@ def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], sender: str
         if harm.context is not None and harm.breaks:
             shell = (harm.node, harm.context.name, harm.account, harm.alike)
             stage, before = first.setdefault(shell, (harm.stage, found))
-            found = before if stage < harm.stage or root is None else found
+            found = before if stage < harm.stage else found
         told_by.setdefault(harm.node, []).append((harm.finding.found, found))
         if harm.is_state:
             states.append((harm, found))

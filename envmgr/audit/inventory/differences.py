@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from envmgr.audit.inventory.kinds import KINDS
@@ -56,6 +56,11 @@ class Difference:
 def differences(places: Iterable[Place], evidence: Evidence) -> tuple[Difference, ...]:
     """Return everything in which a node differs from like nodes, or from the baseline."""
     return tuple(of for place in places for of in _of_place(place, evidence))
+
+
+def by_their_paths(found: Iterable[Difference], home: str) -> list[Difference]:
+    """Return the differences, those in the home of the user by their paths."""
+    return [replace(of, key=home + of.key[1:]) if of.key.startswith("~/") else of for of in found]
 
 
 def _of_place(place: Place, evidence: Evidence) -> Iterator[Difference]:

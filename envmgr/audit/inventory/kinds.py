@@ -120,7 +120,7 @@ def _missing_options(value: str | None, right: str | None) -> str:
     (*of, has), (*usual, wanted) = (
         (f"{text or ''}".rpartition(" + ")[2].split(" ") + [""] * 3)[:3] for text in (value, right)
     )
-    if of != usual or not of[0][:1].isalpha() or "/" not in of[1]:
+    if of != usual or not of[0][:1].isalpha() or ("/" not in of[1] and " + " in f"{value}"):
         return ""
     had, want = has.split(","), wanted.split(",")
     off = [option.removeprefix("no") for option in had if option.startswith("no") and option not in want]

@@ -179,8 +179,7 @@ def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], sender: str
     known: dict[tuple[str, str, str], Root] = {}
     states: list[tuple[Harm, Root]] = []
     told_by: dict[str, list[tuple[str, Root]]] = {}
-    sent = [_sent(harm, of_node, sender) for harm in harms]
-    explained = [(harm, _explanation(harm, of_node)) for harm in sent]
+    explained = [(harm, _explanation(harm, of_node)) for harm in (_sent(of, of_node, sender) for of in harms)]
     for harm, own in sorted(explained, key=lambda of: of[0].stage):
         root = own or next((of for state, of in states if _leads(state, harm)), None)
         same = (harm.node, harm.finding.check, harm.finding.found)  # in other shells

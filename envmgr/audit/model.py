@@ -149,11 +149,6 @@ class Evidence:
         """Return the answers of nodes on which the check's looks outside of shells ran to their end."""
         return self.fleet.only(lambda facts: looked_key(part, "node") in facts)
 
-    def login_shell(self) -> AskedShell | None:
-        """Return the ordinary user's login bash; None if it was not requested."""
-        shells = self.each_shell()
-        return next((each for each in shells if (each.context.name, each.account) == ("bash-login", "user")), None)
-
     @property
     def user_login(self) -> AskedShell:
         """Return the login bash in which the stage `login` ran, to trace it, whatever contexts were requested."""
@@ -219,12 +214,6 @@ class AskedShell:
 
     def by_value(self, fact: str, *, default: str | None = None) -> dict[str, tuple[str, ...]]:
         return self.fleet.by_value(f"{self.key}{fact}", default=default)
-
-    def by_line(self, fact: str) -> dict[str, tuple[str, ...]]:
-        return self.fleet.by_line(f"{self.key}{fact}")
-
-    def names(self, beginning: str) -> list[str]:
-        return self.fleet.names(f"{self.key}{beginning}")
 
 
 def worded(

@@ -15,7 +15,7 @@ from envmgr.system.modes import ask_owner, without_acl
 def open_steps(
     site: Site, paths: Sequence[str], *, whom: str, at: Where = "node", installs: Sequence[str] = (), look: str = ""
 ) -> Steps:
-    """Return how users can read `paths` again: the command if all are envmgr's own, or the system's, else whom to ask."""
+    """Return how users can read `paths` again: the command if all are envmgr's own, else whom to ask."""
     if command := opening_command(site, paths, installs):
         return Steps(run=command, at=at, look=look)
     return Steps(look="; ".join(filter(None, (f"{WHERE[at]}{ask_owner(paths, whom=whom)}", look))))

@@ -29,7 +29,7 @@ def _rows(key: str, fact: Fact, fleet: Fleet, evidence: Evidence, shell: AskedSh
         for said, nodes in values.items():
             if fact.only and said not in fact.only:
                 continue
-            given = {"value": said if said.strip() else fact.empty or said, "name": name}
+            given = {"value": said, "name": name}
             if fact.fields:
                 given |= dict(zip(fact.fields, fields_of(said, len(fact.fields)), strict=True))
             yield worded(fact, evidence, nodes, shell, given)

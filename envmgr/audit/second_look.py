@@ -27,13 +27,14 @@ SECRET = "a line with a secret"  # noqa: S105 - the words for one
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The question of a second look: on `nodes` that differ and `normal` ones, the shells (context, account), the text of `files`, and where `paths` lead."""
+    """The question of a second look: on `nodes` that differ and `normal` ones, the shells (context, account), the text of `files`, where `paths` lead, and what lies in `trees`."""
 
     nodes: tuple[str, ...]
     normal: tuple[str, ...] = ()
     shells: tuple[tuple[str, ShellAccount], ...] = ()
     files: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
+    trees: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ def second_look_part(wanted: Wanted, users: Mapping[ShellAccount, str], generati
     ]
     calls += [
         f'with_limit {_SECONDS} "$0.{what}" look_{what} {words(*paths)}; cat "$0.{what}"\n'
-        for what, paths in (("files", wanted.files), ("paths", wanted.paths))
+        for what, paths in (("files", wanted.files), ("paths", wanted.paths), ("trees", wanted.trees))
         if paths
     ]
     texts = [given, traced_shell_text(), script_text(__file__, "csh.sh"), script_text(__file__, "sh"), *calls]

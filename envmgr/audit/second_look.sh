@@ -92,7 +92,7 @@ look_files() { # FILE ...
   find -L "$@" -maxdepth 0 -type f -perm -004 -print0 2>/dev/null | xargs -0 -r $look_nobody env LC_ALL=C awk "$look_text"
 }
 
-# Each path, what it leads to (links, the program that a script names), and all folders on the way: `PATH<TAB>MODE OWNER:GROUP`.
+# Each path, what it leads to (links, the program that a script names), and all on the way, in the words of the inventory: `PATH<TAB>KIND VALUE`.
 # shellcheck disable=SC2016 # awk's
 look_paths() { # PATH ...
   IFS='
@@ -110,7 +110,7 @@ look_paths() { # PATH ...
         kind[$1] = $2
         leads[$1] = $4
         open_to_all[$1] = substr($3, 1, index($3, " ") - 1) ~ /[4567]$/
-        print "@second_look.ways|" $1 "\t" ($2 == "d" ? "directory " : $2 == "l" ? "link " : "file ") $3
+        print "@second_look.ways|" $1 "\t" ($2 == "d" ? "dir " $3 : $2 == "l" ? "link -> " $4 : "prog " $3)
         next
       }
       {
@@ -137,4 +137,12 @@ look_paths() { # PATH ...
     look_at=
     if [ -s "$0.next" ]; then look_at=$(cat "$0.next"); : >"$0.next"; else break; fi
   done
+}
+
+# All that lies in folders, as look_paths tells it, and with sizes: see inventory_trees.
+look_trees() { # FOLDER ...
+  for look_at in "$@"; do
+    case $look_at in /*/*/*/*) look_deep=3 ;; *) look_deep=1 ;; esac
+    find "$look_at" -maxdepth "$look_deep" -xdev -name __pycache__ -prune -o -printf '%p\t%y\t%m %u:%g\t%l\t%s\n' 2>/dev/null
+  done | awk -F '\t' '{ print "@second_look.ways|" $1 "\t" ($2 == "d" ? "dir " $3 : $2 == "l" ? "link -> " $4 : "prog " $3 " " $5) }'
 }

@@ -90,7 +90,6 @@ class Words(FrozenModel):
     expected: str = ""
     hint: Steps = Steps()
     cause: str = ""
-    empty: str = ""
 
     @property
     def severity(self) -> Severity:
@@ -102,17 +101,16 @@ class Words(FrozenModel):
 
 
 class Fact(Words):
-    """One fact: its meaning, under its kind. `own` ones differ between healthy nodes, and are never compared.
+    """One fact: its meaning, under its kind.
 
     Each of `lines` is a finding. `fields` names the words of a line; the last one takes the rest. `only` lists the
-    values that are a finding. `empty` is what is said of an empty one.
+    values that are a finding.
     """
 
     text: str = ""
     number: str = ""
     flag: str = ""
     lines: str = ""
-    own: bool = False
     fields: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
 

@@ -38,7 +38,7 @@ from envmgr.modules.node_paths import (
     TASK_PROLOG,
 )
 from envmgr.system.files import sha256_bytes, shipped
-from envmgr.system.modes import as_user, is_systems, opening
+from envmgr.system.modes import as_user, opening
 from envmgr.system.shelltext import assign, quote
 
 JUPYTER_LINK = f"/usr/local/share/jupyter/{KERNELS}"  # where each Jupyter looks, whatever its environment
@@ -328,13 +328,11 @@ def public_paths(site: Site, installs: Sequence[str] = ()) -> frozenset[str]:
 
 
 def opening_command(site: Site, paths: Sequence[str], installs: Sequence[str] = ()) -> str:
-    """Return the command by which users can read `paths` again; empty unless all are envmgr's own, or the system's.
+    """Return the command by which users can read `paths` again; empty unless all are envmgr's own.
 
     The build user opens what lies below the prefix, because that user may have put a link there.
     """
     public = public_paths(site, installs)
-    if paths and all(map(is_systems, paths)):
-        return opening(paths, frozenset(paths))
     if not paths or not public.issuperset(paths):
         return ""
     below = [path for path in paths if site.build_user is not None and path.startswith(f"{site.prefix}/")]

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from envmgr.modules.spec import EnvOp
-from envmgr.store.manifest import NODE_CHECK
-from envmgr.store.tree import TreePath
 from envmgr.system.models import FrozenModel
+
+if TYPE_CHECKING:
+    from envmgr.modules.spec import EnvOp
+    from envmgr.store.tree import TreePath
+
+NODE_CHECK = "libexec/node-check"
+"""The program of an install, if it has one, that fails on a node that lacks what the install needs, and says what."""
 
 
 class Expected(FrozenModel):

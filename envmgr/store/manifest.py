@@ -23,8 +23,6 @@ from envmgr.system.untrusted_files import MANIFEST, read_bytes, why_unreadable
 
 FORMAT = 1
 """The number of a manifest's format; another one is refused."""
-NODE_CHECK = "libexec/node-check"
-"""The program of an install, if it has one, that fails on a node that lacks what the install needs, and says what."""
 
 
 class InstallFacts(FrozenModel):

@@ -23,28 +23,6 @@ from envmgr.system.shelltext import quote, words
 TakenRights = Literal["o-w", "go-w", "go-rwx"]
 
 
-SYSTEMS = (
-    "/ /bin /etc /usr /usr/bin /usr/lib /usr/lib64 /usr/local /usr/share "  # folders on the way
-    "/etc/passwd /etc/group /etc/nsswitch.conf /etc/resolv.conf /etc/hosts /etc/host.conf /etc/gai.conf /etc/services "
-    "/etc/ld.so.cache /etc/ld.so.conf /etc/ld.so.conf.d /etc/alternatives /etc/os-release /etc/shells /etc/inputrc "
-    "/etc/localtime /usr/share/zoneinfo /usr/lib/locale /usr/lib/locale/locale-archive /usr/lib/locale/C.utf8 "
-    "/etc/locale.conf /etc/default/locale /etc/terminfo /lib/terminfo /usr/share/terminfo /etc/ssl /etc/ssl/openssl.cnf "
-    "/etc/ssl/certs /etc/ssl/certs/ca-certificates.crt /etc/pki /etc/pki/tls /etc/pki/tls/certs /etc/pki/tls/cert.pem "
-    "/etc/pki/tls/openssl.cnf /etc/pki/tls/certs/ca-bundle.crt /etc/crypto-policies /etc/krb5.conf /etc/ssh/ssh_config"
-).split()
-"""Files and folders that every program of every user reads, and that a distribution opens for all users. None has a
-secret.
-"""
-_LIBRARIES = re.compile(
-    r"(/usr)?/lib(32|64|/[a-z0-9_]+-linux-gnu)?(/[A-Za-z0-9_.+-]+\.so(\.[0-9.]+)?)?|/etc/ld\.so\.conf\.d/[A-Za-z0-9_.+-]+\.conf"
-)
-
-
-def is_systems(path: str) -> bool:
-    """Return whether the distribution opens this path for all users: one of `SYSTEMS`, or of the loader's libraries."""
-    return path in SYSTEMS or _LIBRARIES.fullmatch(path) is not None
-
-
 def closing(rights: TakenRights, *paths: str) -> str:
     """Return the command that removes rights."""
     return f"chmod {rights} {' '.join(map(word, paths))}"
@@ -75,22 +53,6 @@ def as_user(user: str, command: str) -> str:
     own files.
     """
     return command if user == "root" else f"runuser -u {word(user)} -- {command}"
-
-
-def owner_enters(user: str, path: str) -> str:
-    """Return the command by which a user's own folder lets its owner write and enter it."""
-    return as_user(user, f"chmod u+rwx {word(path)}")
-
-
-def give_back(user: str, name: str, *, tree: bool = False) -> str:
-    """Return the command that gives `name`, which lies in the home of `user` itself, to that user.
-
-    No folder on the way belongs to the user, and `-h` changes a link and not its target, so that nothing else can be
-    given away. Raises ValueError for a name that contains a folder.
-    """
-    if "/" in name or name in ("", ".", ".."):
-        raise ValueError(name)
-    return f"chown -h{'R' if tree else ''} {word(user)}: ~{user}/{quote(name)}"
 
 
 def give_place(user: str, path: Path) -> str:

@@ -45,7 +45,7 @@ def draw(kind: str, chance: random.Random, places: Places, compute: Sequence[str
     place, shared = drift.names[0], (str(PREFIX), "/home")
     other = re.sub("^/usr(?=/s?bin|/lib)|^(?=/s?bin|/lib)", lambda found: "" if found[0] else "/usr", place)
     drift = replace(drift, names=(*drift.names, other) if other != place else drift.names)
-    if drift.kind in ("mount over", "mount option") or not place.startswith(shared):
+    if drift.nodes or not place.startswith(shared):  # what is mounted is one node's, wherever
         nodes = every if drift.at == ("login",) else some
         return drift if drift.nodes else replace(drift, nodes=nodes, at=drift.at or some)
     if place.startswith("/home"):

@@ -77,7 +77,7 @@ def _missing(evidence: Evidence) -> Rows:
             up = all(_takes_jobs(slurm, names.get(node, "")) for node in nodes)
             jobs = fold(names.get(node, node) for node in nodes)
             hint = hint_by(evidence.table.words, f"{way}{' up' if up else ''}: {found}", nodes=jobs, node=nodes[0])
-            told_elsewhere = "does not answer, and a job stuck on it" in found or _by_variables(way, found, evidence)
+            told_elsewhere = "no job was sent: " in found or _by_variables(way, found, evidence)
             severity: Severity = "note" if told_elsewhere or found.startswith(_NO_FAULT) else "error"
             yield evidence.say("missing", nodes, severity=severity, way=_NAMES.get(way, way), found=found, hint=hint)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from envmgr.audit.model import Check, ProbeTexts
 from envmgr.audit.plan import AuditPlan
-from envmgr.store.manifest import NODE_CHECK
+from envmgr.store.expected import NODE_CHECK
 from envmgr.system.shelltext import assign, script_text, words
 
 SECONDS = 10

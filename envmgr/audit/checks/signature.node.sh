@@ -6,7 +6,6 @@ if [ -r /var/lib/envmgr/flip ]; then
   {
     read -r signature_state signature_number signature_flip signature_boot signature_at
     read -r _
-    read -r signature_highest
     read -r signature_prefix
     read -r _ signature_reason
   } </var/lib/envmgr/flip
@@ -16,7 +15,6 @@ if [ -r /var/lib/envmgr/flip ]; then
   case $signature_at in '' | *[!0-9]*) signature_late=yes ;; *) [ $((${signature_now%%.*} - signature_at)) -lt "${signature_limit?}" ] || signature_late=yes ;; esac
   put signature.state "$signature_state"
   put signature.flip "$signature_number $signature_flip"
-  put signature.highest "$signature_highest"
   put signature.prefix "$signature_prefix"
   put signature.reason "$signature_reason"
   put signature.late "$signature_late"

@@ -49,5 +49,5 @@ def _said(row: AlikeRow, key: str, value: str, nodes: list[str], shell: AskedShe
     finding = AuditFinding(
         "inventory", row.severity, place, says, hint=hint.text, nodes=fold(nodes), actions=hint.actions
     )
-    names = tuple((row.trace or KINDS[row.kind].set_by or key).split())
+    names = tuple((row.trace or KINDS[row.kind].sets(key)).split())
     return Loose(finding, shell.context.name, shell.account, names) if shell else Loose(finding, names=names)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -20,7 +20,13 @@ from envmgr.audit.like_nodes import values_of_like_nodes
 from envmgr.audit.model import QUORUM, Evidence, Values
 
 _ABSENT = "\0"  # stands for what is not there, among values
-_OF_ALL = ("file", "link")  # compared with all other hosts, too, where like nodes do not decide
+_OF_ALL = (
+    "file",
+    "link",
+    "module",
+    "modfile",
+    "modpath",
+)  # compared with all other hosts, too, where like nodes do not decide
 _BACKUP = re.compile(r"(\.(bak|bk|orig|old|save|rpm(save|new|orig)|dpkg-\w+|sw[op])|~)$")
 
 
@@ -88,9 +94,13 @@ def _odd(values: Values, evidence: Evidence, *, of_all: bool) -> Iterator[_Odd]:
     """Yield (value, right value, nodes, nodes that are right, whether that is known) for each value that is not right."""
     reference = next((value for value, nodes in values.items() if evidence.reference in nodes), None)
     groups = [values] if reference is not None else values_of_like_nodes(values, evidence)
-    usual = _majority(values) if of_all else None
     for group in groups:
-        right = reference if reference is not None else _majority(group) or usual
+        right = reference if reference is not None else _majority(group)
+        if right is None and of_all:
+            others = {
+                value: [node for node in nodes if node not in group.get(value, ())] for value, nodes in values.items()
+            }
+            right = _majority(others) or _majority(values)
         for value, nodes in group.items():
             if right is not None and value != right:
                 yield value, right, nodes, tuple(values[right]), True
@@ -112,7 +122,7 @@ def _changed(values: Values, had: Mapping[str, str], then: frozenset[str]) -> It
         yield value, right, tuple(nodes_of), (), True
 
 
-def _majority(values: Values) -> str | None:
+def _majority(values: Mapping[str, Sequence[str]]) -> str | None:
     """Return the value of more than half of at least three nodes."""
     count = Counter({value: len(nodes) for value, nodes in values.items()})
     ((best, most),) = count.most_common(1)

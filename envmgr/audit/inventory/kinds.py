@@ -13,9 +13,9 @@ from envmgr.audit.table import Steps, fill, read_yaml
 from envmgr.report import Severity
 from envmgr.system.models import FrozenModel
 
-How = Literal["added", "gone", "mode", "options", "changed"]
-"""How a value differs: there is one where others have none, or none where they have one; only by a mode, or by options of a mount; or by
-more.
+How = Literal["added", "gone", "mode", "options", "over", "changed"]
+"""How a value differs: there is one where others have none, or none where they have one; only by a mode, or by options of a mount, or by what
+is mounted over it; or by more.
 """
 
 Scope = Literal["node", "shell", "login", "slurm"]
@@ -26,6 +26,7 @@ _HOW: Mapping[How, str] = {
     "gone": "is not there",
     "mode": "has another mode",
     "options": "has other options",
+    "over": "is hidden",
     "changed": "is not as on others",
 }
 _MODE = re.compile(r"(?<![^ ])[0-7]{3,4}(?= )")
@@ -60,6 +61,10 @@ class InventoryKind(FrozenModel):
     set_by: str = ""
     rows: tuple[KindRow, ...] = ()
 
+    def sets(self, key: str) -> str:
+        """Return the variable or command of a start-up file that sets this."""
+        return self.set_by.replace("{key}", key) or key.split(" ", maxsplit=1)[0]
+
     def in_baseline(self, value: str) -> bool:
         """Return whether a baseline has this value: a digest that is good for one audit is no use to another."""
         return self.baseline and _SALTED.match(value) is None
@@ -92,6 +97,8 @@ def how_it_differs(value: str | None, right: str | None) -> How:
         return "added"
     if value is None:
         return "gone"
+    if value.startswith(f"{right} + "):
+        return "over"
     if _told(value) != _told(right):  # one is closed to others: no more can be compared than what follows
         value, right = value.partition(" ")[2], right.partition(" ")[2]
     if _MODE.sub("", value) == _MODE.sub("", right):

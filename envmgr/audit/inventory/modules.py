@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 from envmgr.audit.inventory.facts import NodeInventory
 from envmgr.audit.shell.shared_shell import without_host
@@ -19,31 +20,52 @@ def read_modules(fleet: Fleet) -> Iterator[Inventories]:
     tried = (f"{_PART}loads.", f"{_PART}failed.")
     names = {fact.split(".", 2)[2] for of in fleet.groups for fact in of.facts if fact.startswith(tried)}
     for name in sorted(names):
-        found = [(of.nodes, _of_module(name, of.facts)) for of in fleet.groups]
-        yield [
-            (_inventory({key: without_host(value, nodes, fleet) for key, value in of.items()}), nodes)
-            for nodes, of in found
-            if of
+        found = [
+            (of, _of_module(name, of.facts, partial(without_host, nodes=of.nodes, fleet=fleet))) for of in fleet.groups
         ]
+        told: dict[str, set[str]] = {}
+        for _, values in found:
+            for key, value in values.items():
+                told.setdefault(key, set()).add(value)
+        yield [(_inventory(name, values, told, of.facts), of.nodes) for of, values in found if values]
 
 
-def _inventory(values: Mapping[str, str]) -> NodeInventory:
-    looked = frozenset[str]()
-    return NodeInventory({("module", key): value for key, value in values.items()}, looked, frozenset(), looked)
-
-
-def _of_module(name: str, facts: Facts) -> dict[str, str]:
+def _of_module(name: str, facts: Facts, nameless: Callable[[str], str]) -> dict[str, str]:
     """Return `NAME what` -> value; nothing if the module was not tried."""
     failed = facts.get(f"{_PART}failed.{name}")
-    if f"{_PART}loads.{name}" not in facts and failed is None:
+    if failed is not None:
+        return {f"{name} load": nameless(f"does not load: {' '.join(failed.split())}")}
+    if f"{_PART}loads.{name}" not in facts:
         return {}
-    found = {f"{name} load": "loads" if failed is None else f"does not load: {' '.join(failed.split())}"}
-    for line in facts.get(f"{_PART}sets.{name}", "").splitlines():
+    found = {f"{name} load": "loads"}
+    for line in nameless(facts.get(f"{_PART}sets.{name}", "")).splitlines():
         variable, _, value = line.partition("=")
         found[f"{name} sets {variable}"] = _TIMES.sub("TIME", value)
-    for line in facts.get(f"{_PART}has.{name}", "").splitlines():
-        state, path = line.split(" ", 1) if line.startswith(("- ", "! ")) else ("", line)
-        found[f"{name} names {path}"] = {"-": "not there", "!": "closed", "": "there"}[state]
-    for line in facts.get(f"{_PART}lacks.{name}", "").splitlines():
-        found[f"{name} lacks {line.split(' ')[0]}"] = line.rpartition(" ")[2]
+    for line in nameless(facts.get(f"{_PART}has.{name}", "")).splitlines():
+        state, _, path = line.partition(" ") if line[:2] in ("- ", "! ", "= ") else ("", "", line)
+        if state == "=":  # very many
+            found[f"{name} brings"] = path
+        else:
+            found[f"{name} names {path}"] = {"-": "not there", "!": "closed", "": "there"}[state]
+    for line in nameless(facts.get(f"{_PART}lacks.{name}", "")).splitlines():
+        found[f"{name} library {line.split(' ')[0]}"] = f"not found for {line.rpartition(' ')[2]}"
     return found
+
+
+def _inventory(name: str, own: Mapping[str, str], told: Mapping[str, set[str]], facts: Facts) -> NodeInventory:
+    """Return what a node says of a module, and what it means that it does not say what other nodes say.
+
+    Nothing, if the module does not load there, or if what it brings was not looked at to the end.
+    """
+    values, unread = dict(own), set[str]()
+    for key in told.keys() - own.keys():
+        what = key.removeprefix(f"{name} ").split(" ")[0]
+        if own[f"{name} load"] != "loads" or (what != "sets" and f"{_PART}looked.{name}" not in facts):
+            unread.add(key)
+        elif what == "names":  # programs that are there are told, and folders that are not
+            values[key] = "not there" if "there" in told[key] else "there"
+        else:
+            values[key] = "found" if what == "library" else "nothing"
+    none = frozenset[str]()
+    at = frozenset(("module", key) for key in unread)
+    return NodeInventory({("module", key): value for key, value in values.items()}, none, at, none)

@@ -255,7 +255,7 @@ inventory_look() (
           key = tolower(substr(line, 5, 21))
           sub(/ +$/, "", key)
           split(substr(line, 27), word, " ")
-          if (key == "processes") for (i = 1; i < 3; i++) if (word[i] == "unlimited" || word[i] >= 4096) word[i] = "enough"
+          if (key == "processes") for (i = 1; i < 3; i++) if (word[i] == "unlimited" || word[i] > 4096) word[i] = "enough"
           if (line ~ /^Max / && key !~ /file size|pending/) print "ulimit\t" key "\t" word[1] " " word[2]
         }
         said = ""

@@ -195,6 +195,30 @@ $inventory_file
     { print }' "$0.sums" "$0.merged"
 }
 
+# inventory_trees: of folders of libraries and of software, and of those that daemons write in, one digest of what lies there: names, modes,
+# sizes and links. The fourth folder of a path stands for all that is below it.
+# shellcheck disable=SC2016 # awk's
+inventory_trees() {
+  set -- /var/log /var/spool /var/lib
+  for inventory_folder in /usr/lib /usr/lib64 /usr/libexec /usr/share/lmod /usr/local /opt; do
+    if inventory_near "$inventory_folder"; then set -- "$@" "$inventory_folder"; fi
+  done
+  mkdir "$0.trees"
+  find "$@" -xdev \( -name __pycache__ -o -path /usr/lib/modules -o -path /usr/lib/firmware -o -path '/*/*/*/*/*/*/*/*' -o -path '/var/*/*/*' \) -prune \
+    -o -path '/var/*' ! -type d -o -type f -printf '%h\t%f %m %U %s\n' -o -printf '%h\t%f %y %m %U %l\n' 2>/dev/null | sort | awk -F '\t' -v there="$0.trees/" '
+    {
+      count = split($1, part, "/")
+      key = ""
+      for (i = 2; i <= count && i < 6; i++) key = key "|" part[i]
+      if (key == "") next # the inventory has /opt itself
+      if (key != last) close(there last)
+      last = key
+      print >>(there key)
+    }'
+  (cd "$0.trees" && find . -type f -printf '%P\0' | xargs -0 -r sha256sum --) |
+    awk '{ path = substr($0, 67); gsub(/\|/, "/", path); print "tree\t" path "\t" substr($0, 1, 12) }'
+}
+
 # inventory_accounts: of the users that an audit knows. The day on which one ends is all that is read of its secrets.
 inventory_accounts() {
   # shellcheck disable=SC2086 # where there is no user, there is no word of it
@@ -240,12 +264,13 @@ inventory_daemons() {
   [ $# = 0 ] || awk '
     BEGIN { getline online <"/sys/devices/system/cpu/online" }
     /^Cpus_allowed_list:/ { print "daemon\t" name "\047s cores\tare " ($2 == online ? "all" : $2) }
-    /^Max / && !/pending signals|processes/ {
+    /^Max / {
       key = tolower(substr($0, 5, 21))
       sub(/ +$/, "", key)
       value = substr($0, 27, 42)
       sub(/ +$/, "", value)
       gsub(/ +/, " ", value)
+      if (key ~ /processes|pending/ && (value ~ /^unlimited/ || value + 0 > 4096)) value = "enough" # the kernel derives it from memory
       print "limit\t" name " " key "\t" value
     }' "$@"
 }
@@ -328,7 +353,9 @@ inventory_look() {
     peers_of "$0.asked" | awk 'NR == FNR { there[$1] = $2; next } there[$1] != $2 { print "name\t" $1 "\t" $2 }' "$0.peers" -
   fi
   echo "looked	name"
+  inventory_trees
+  echo "looked	tree"
 }
 
 with_limit "$inventory_seconds" "$0.inventory" inventory_look
-inventory_tell mount sysctl sys daemon limit lib pkg file link dir prog room inodes service account name <"$0.inventory"
+inventory_tell mount sysctl sys daemon limit lib pkg file link dir prog room inodes service account name tree <"$0.inventory"

@@ -10,12 +10,12 @@ never called its cause.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from envmgr.audit.inventory.kinds import KINDS
-from envmgr.audit.join.relations import RELATIONS, View, nearest
+from envmgr.audit.join.relations import RELATIONS, View, is_its_file, nearest
 
 if TYPE_CHECKING:
     from envmgr.audit.inventory.differences import Difference
@@ -62,24 +62,30 @@ class OfNode:
 
     def root(self, of: Difference) -> Root:
         """Return what a difference comes from: itself, unless it is a symptom of another one that has a relation to it."""
-        own = Root(of.path or f"{of.kind} {of.key}")
-        above = next((each for each in self._roots if each is not of and _holds(each, of.path)), None)
-        if above is not None or (of.path and not KINDS[of.kind].symptom):
+        own = Root(of.path or f"{of.kind} {of.key.split(' ')[0] if of.kind == 'module' else of.key}")
+        above = self._first(lambda each: each is not of and (_holds(each, of.path) or is_its_file(each, of.key)))
+        if above is not None or not KINDS[of.kind].symptom:
             return self.root(above) if above is not None else own
-        name = KINDS[of.kind].set_by or of.key.split(" ")[0]
-        if place := self._place(of.where, name):
+        name = KINDS[of.kind].sets(of.key)
+        place, usual = self._places(of.where, name)
+        if place and self._first(lambda each: each.path == _file(place)):
             return Root(place)
-        file = next((each for each in self._roots if self._names(each, name.lstrip(":"))), None)
-        below = file or next((each for each in self._roots if _leads_below(of, each.path)), None)
+        lost = self._first(lambda each: any(each.path == _file(at) or _holds(each, _file(at)) for at in usual))
+        if lost is None and place and place not in usual:
+            return Root(place)
+        file = lost or self._first(lambda each: self._names(each, name.lstrip(":")))
+        below = file or self._first(lambda each: _leads_below(of, each.path))
         return self.root(below) if below is not None else own
 
-    def _place(self, where: str, name: str) -> str:
-        """Return the line that sets NAME there; none if the same line of the same file does it on nodes that are right."""
+    def _first(self, holds: Callable[[Difference], bool]) -> Difference | None:
+        return next((each for each in self._roots if holds(each)), None)
+
+    def _places(self, where: str, name: str) -> tuple[str, set[str]]:
+        """Return the line that sets NAME in that shell here, and those on nodes that are right; empty for none."""
         _, context, account, _ = f"{where}...".split(".", 3)
-        place = self._view.seen.place(self.node, context, account, name)
-        usual = {self._view.seen.place(node, context, account, name) for node in self._view.normal if node != self.node}
-        odd = any(of.path == place.rpartition(":")[0] for of in self._roots)
-        return "" if place in usual and not odd else place
+        seen = self._view.seen
+        usual = {seen.place(node, context, account, name) for node in self._view.normal if node != self.node}
+        return seen.place(self.node, context, account, name), usual
 
     def _names(self, of: Difference, name: str) -> bool:
         lines = self._view.lines.get((self.node, of.path), ()) if of.kind == "file" else ()
@@ -108,9 +114,15 @@ class OfNode:
         return harm.line or next((place for name in wanted if (place := self._view.sets(here, name))), "")
 
 
+def _file(place: str) -> str:
+    return place.rpartition(":")[0]
+
+
 def _holds(of: Difference, path: str) -> bool:
     """Return whether a mount, link or folder that differs holds the path."""
-    return of.kind in ("mount", "link", "dir") and of.path not in ("", "/") and path.startswith(f"{of.path}/")
+    return (
+        of.kind in ("mount", "link", "dir", "modfile") and of.path not in ("", "/") and path.startswith(f"{of.path}/")
+    )
 
 
 def _leads_below(of: Difference, path: str) -> bool:

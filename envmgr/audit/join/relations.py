@@ -21,12 +21,15 @@ Lines = Mapping[tuple[str, str], tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All else that the relations look at: the second look, the differing lines of files, and nodes that are right. `sender` is the host that sends jobs."""
+    """All else that the relations look at: the second look, the differing lines of files, and nodes that are right. `sender` is the host that sends jobs,
+    `home` that of the user.
+    """
 
     seen: Seen = field(default_factory=Seen)
     lines: Lines = field(default_factory=dict)
     normal: tuple[str, ...] = ()
     sender: str = ""
+    home: str = ""
 
     def shell(self, harm: Harm) -> tuple[str, str, str] | None:
         """Return node, context and account of the traced shell of a harm; None if it is about no shell."""
@@ -40,6 +43,7 @@ class View:
         return self.seen.place(*shell, name) if shell else ""
 
 
+_LIBRARY = re.compile(r"\blib[\w+.-]+\.so(?:\.\d+)*")
 # The service that a harm went through -> what configures it.
 _SERVICES = (
     (
@@ -54,7 +58,7 @@ _SERVICES = (
     ),
     (
         re.compile(r"contexts:.*(ended|no user|does not start)"),
-        re.compile(r"account |file /etc/(passwd|nsswitch|pam\.d/|security/|nologin)|(dir|mount) /home"),
+        re.compile(r"account |file /etc/(passwd|nsswitch|pam\.d/|security/|nologin)"),
     ),
 )
 
@@ -91,6 +95,11 @@ def _of_its_service(harm: Harm, of: Difference, _: View) -> bool:
     return any((way.match(context) or way.match(told)) and what.match(named) for way, what in _SERVICES)
 
 
+def _has_its_home(harm: Harm, of: Difference, view: View) -> bool:
+    of_user = harm.account == "user" and (harm.context is not None or harm.finding.check == "ssh")
+    return of_user and of.kind in ("mount", "dir", "link") and f"{view.home}/".startswith(f"{of.path or '-'}/")
+
+
 def _variable(harm: Harm, of: Difference, _: View) -> bool:
     return of.kind == "env" and of.key in harm.names and _same_shell(harm, of)
 
@@ -101,7 +110,19 @@ def _read_by_it(harm: Harm, of: Difference, view: View) -> bool:
 
 
 def _library(harm: Harm, of: Difference, _: View) -> bool:
-    return of.kind == "lib" and (of.key in harm.text or bool({of.value, of.right} & {*harm.paths}))
+    if of.kind == "lib":
+        return of.key in harm.text or bool({of.value, of.right} & {*harm.paths})
+    return of.path.rpartition("/")[2].startswith(tuple(_LIBRARY.findall(harm.text)))
+
+
+def _its_modulefile(harm: Harm, of: Difference, _: View) -> bool:
+    return is_its_file(of, harm.text)
+
+
+def is_its_file(of: Difference, text: str) -> bool:
+    """Return whether it is the modulefile of a module that is named."""
+    name = "/".join(of.path.removesuffix(".lua").split("/")[-2:])
+    return of.kind == "modfile" and bool(re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", text))
 
 
 def _below_or_above(harm: Harm, of: Difference, _: View) -> bool:
@@ -128,8 +149,10 @@ RELATIONS: tuple[tuple[str, Relation], ...] = (
     ("the line is named", _own_line),
     ("it sets what is named", _sets_it),
     ("it is mounted over what is named", _below_mount),
+    ("it is the file of the module", _its_modulefile),
     ("its lines name it", _its_lines_name_it),
     ("it configures the service", _of_its_service),
+    ("it has the user's home", _has_its_home),
     ("the variable is named", _variable),
     ("the shell reads it", _read_by_it),
     ("the library is named", _library),

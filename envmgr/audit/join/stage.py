@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import PurePath
 
 from envmgr.audit.findings import Caused, Loose, as_caused, joined
 from envmgr.audit.inventory.alike import alike
@@ -27,16 +30,26 @@ def by_what_differs(
     loose: Sequence[Loose], places: Sequence[Place], evidence: Evidence, look_again: LookAgain
 ) -> tuple[Caused, ...]:
     """Return all findings, each difference with the harms that it explains; notes of checks come last."""
-    found = differences(places, evidence)
+    home = _home(places, evidence.plan.user)
+    found = [
+        replace(of, key=home + of.key[1:]) if of.key.startswith("~/") else of for of in differences(places, evidence)
+    ]
     harms = tuple(harms_of([*loose, *alike(places, evidence, found)], frozenset(evidence.fleet.nodes)))
     wanted = _wanted(harms, found, evidence)
     seen = look_again(wanted) if wanted.nodes else Seen()
     lines = dict(_lines(found, seen))
-    view = View(seen, lines, wanted.normal, evidence.sender)
+    view = View(seen, lines, wanted.normal, evidence.sender, home)
     real = [of for of in found if not _same_text(of, lines, seen)]
-    real += _on_the_way(wanted, seen, {of.key for of in real})
+    real = [*dict.fromkeys((*real, *_seen_there(found, wanted, seen)))]
+    real = [of for of in real if of.kind != "tree" or not any(_is_in(each, of) for each in real)]
     notes = joined(one.finding for one in loose if one.finding.severity == "note")
     return (*said(join(harms, real, view), view), *(as_caused(note) for note in notes))
+
+
+def _home(places: Iterable[Place], user: str) -> str:
+    """Return the home of the user, as a node tells it."""
+    values = (inventory.values.get(("account", user), "") for place in places for inventory, _ in place.told)
+    return next((home for value in values for home in value.split(" ")[1:2]), "~")
 
 
 def _wanted(harms: Iterable[Harm], found: Sequence[Difference], evidence: Evidence) -> Wanted:
@@ -57,28 +70,38 @@ def _wanted(harms: Iterable[Harm], found: Sequence[Difference], evidence: Eviden
     files = {of.key: None for of in found if of.kind == "file" and _readable(of)}
     paths = {path: None for harm in harms for path in harm.paths}
     paths |= {path: None for of in found if KINDS[of.kind].symptom for path in _PATHS.findall(f"{of.value} {of.right}")}
-    normal = tuple(dict.fromkeys(of.others[0] for of in found if of.others))[:2]
-    return Wanted(
-        tuple([*odd][:_MOST_NODES]), normal, tuple(shells), tuple([*files][:_MOST_FILES]), tuple([*paths][:_MOST_FILES])
-    )
+    trees = (of.key for of in found if of.kind == "tree")
+    usual = sorted(dict.fromkeys(node for of in found for node in of.others), key=lambda node: node in odd)
+    every = (shells, files, paths, dict.fromkeys(trees))
+    return Wanted(tuple([*odd][:_MOST_NODES]), tuple(usual[:2]), *(tuple([*of][:_MOST_FILES]) for of in every))
 
 
-def _on_the_way(wanted: Wanted, seen: Seen, known: Collection[str]) -> Iterator[Difference]:
-    """Yield what differs in the folders that lead to what was named, and that no inventory has."""
-    normal = next((node for node in wanted.normal if node in seen.facts), None)
-    right = dict(seen.pairs(normal, "ways")) if normal is not None else {}
-    for node in wanted.nodes if normal is not None else ():
-        own = dict(seen.pairs(node, "ways")) if node != normal and node in seen.facts else right
-        for path in sorted({*own, *right} - {*known}):
-            if own.get(path) != right.get(path):
-                folder = "directory" in f"{own.get(path)} {right.get(path)}"
-                value, usual = _mode(own.get(path)), _mode(right.get(path))
-                yield Difference("dir" if folder else "prog", path, "", value, usual, (node,), (str(normal),))
+def _seen_there(found: Sequence[Difference], wanted: Wanted, seen: Seen) -> Iterator[Difference]:
+    """Yield what differs on the way to what was named, and in folders whose digests differ, and that no inventory has.
+
+    A path that nodes only came to by links is compared where it is.
+    """
+    told = {node: dict(seen.pairs(node, "ways")) for node in (*wanted.normal, *wanted.nodes) if node in seen.facts}
+    trees = [of for of in found if of.kind == "tree"]
+    named = {path for way in wanted.paths for path in (way, *map(str, PurePath(way).parents))}
+    for path in sorted({path for of in told.values() for path in of} - {of.key for of in found}):
+        values = {node: of.get(path) for node, of in told.items()}
+        ((right, _),) = Counter(values.values()).most_common(1)
+        for node, value in values.items():
+            tree = next((of for of in trees if node in of.nodes and path.startswith(f"{of.key}/")), None)
+            if value != right and (tree or path in named or None not in (value, right)):
+                kind, other = (value or right or "").split(" ")[0], (tree.others if tree else wanted.normal[:1])
+                nodes, known = (tree.nodes, tree.known) if tree else ((node,), True)
+                yield Difference(kind, path, "", _value(value), _value(right), nodes, other, known)
 
 
-def _mode(told: str | None) -> str | None:
-    """Return mode and owner, of `regular file 644 root:root`."""
-    return None if told is None else " ".join(told.split()[-2:])
+def _is_in(of: Difference, tree: Difference) -> bool:
+    return of.path.startswith(f"{tree.key}/") and not {*tree.nodes}.isdisjoint(of.nodes)
+
+
+def _value(told: str | None) -> str | None:
+    """Return what is told of a path, `KIND VALUE`, without the kind."""
+    return None if told is None else told.partition(" ")[2]
 
 
 def _readable(of: Difference) -> bool:

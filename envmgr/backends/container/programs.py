@@ -12,7 +12,7 @@ from envmgr.backends.container.lock import ContainerLock
 from envmgr.catalog.names import Entry
 from envmgr.catalog.settings import backend_settings
 from envmgr.catalog.site import Site
-from envmgr.store.manifest import NODE_CHECK
+from envmgr.store.expected import NODE_CHECK
 from envmgr.system.sandbox import mounting_script
 from envmgr.system.shelltext import quote, script_text
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from envmgr.audit.fit.matrix import MatrixRow
 from envmgr.audit.findings import Caused as Finding
+from envmgr.audit.fit.matrix import MatrixRow
 from envmgr.audit.metrics import HELP
 from envmgr.audit.result import AuditResult, WayAnswers
 from envmgr.errors import EnvmgrError

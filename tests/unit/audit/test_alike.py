@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 import pytest
-from envmgr.audit.grouping import Caused
 
 from envmgr.audit.checks import get_check
-from envmgr.audit.inventory.alike import ROWS
+from envmgr.audit.findings import Caused
+from envmgr.audit.inventory.alike_rows import ROWS
 from envmgr.audit.inventory.kinds import KINDS
-from envmgr.audit.join.stage import by_what_differs
 from envmgr.audit.judge import judge
 from envmgr.audit.model import Check, Found
 from envmgr.audit.second_look import Seen, Wanted
@@ -35,7 +33,7 @@ def judged(
     """The findings where all shells of alice have `facts` (kind -> lines), or `odd` ones on c2; NAME -> line is what a trace `sets`."""
 
     def answer(of: Mapping[str, str]) -> dict[str, str]:
-        found = {"inventory.looked.node": "yes"}
+        found = {"inventory.looked.node": "yes", "inventory.looked.login": "yes"}
         for context in contexts:
             start = f"ctx.{context.name}.user.inventory."
             found |= {f"{start}looked.context": "yes"}
@@ -56,7 +54,7 @@ def judged(
     answers = {node: answer(odd if odd is not None and node == "c2" else facts) for node in nodes}
     asked = tuple((context, "user", context.way) for context in contexts)
     made = evidence(answers, asked=asked, way=contexts[0].way)
-    return judge(made, checks, explain=partial(by_what_differs, look_again=look_again)).findings
+    return judge(made, checks, look_again).findings
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Baselines: what an audit compared, in a file that reads back the same, and what has changed since."""
+"""Baselines: what nodes have, in a file that reads back the same, and what has changed since."""
 
 from __future__ import annotations
 
@@ -6,25 +6,32 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envmgr.audit.baseline import SCHEMA, Baseline, Compared, HowAsked, Notebook, baseline_text, read_baseline
-from envmgr.audit.checks import get_check
+from envmgr.audit.baseline import SCHEMA, Baseline, baseline_text, read_baseline
+from envmgr.audit.inventory.differences import differences
+from envmgr.audit.inventory.facts import NodeInventory
+from envmgr.audit.inventory.places import Place
 from envmgr.errors import InputError
-from tests.helpers.evidence import comparing, drifts, evidence, judgement
+from envmgr.nodes.sets import fold
+from tests.helpers.evidence import evidence
 from tests.helpers.wording import pydantic_says
 
-ASKED = HowAsked(nodes="c[1-3]", user="alice", shells=("bash-login (alice)",), checks=("x",))
+NONE: frozenset[Any] = frozenset()
+Values = Mapping[tuple[str, str], str]
 
 
-def noted(pages: Mapping[Compared, Mapping[str, tuple[str, ...]]]) -> Notebook:
-    notebook = Notebook()
-    for compared, values in pages.items():
-        notebook.note(compared, values)
-    return notebook
+def place(told: Mapping[tuple[str, ...], Values], name: str = "nodes", closed: frozenset[str] = NONE) -> Place:
+    """A place in which nodes have these values."""
+    return Place(name, "", [(NodeInventory(values, closed, NONE, NONE), nodes) for nodes, values in told.items()])
+
+
+def written(*places: Place) -> str:
+    return baseline_text(places, lambda kind, _: kind != "room")
 
 
 def read(text: str, folder: Path) -> Baseline:
@@ -36,79 +43,60 @@ def read(text: str, folder: Path) -> Baseline:
 WORDS = st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.just("\n"), max_size=30)
 
 
-@given(st.dictionaries(st.tuples(WORDS, WORDS, WORDS).map(lambda t: Compared(*t)), WORDS.filter(bool), max_size=5))
-def test_what_is_written_is_read_back(values: dict[Compared, str]) -> None:
-    text = baseline_text(noted({compared: {value: ("c1", "c2", "c3")} for compared, value in values.items()}), ASKED)
+@given(st.dictionaries(st.tuples(WORDS, WORDS), WORDS, min_size=1, max_size=5))
+def test_what_is_written_is_read_back(values: dict[tuple[str, str], str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        found = read(text, Path(folder))
-    assert found.asked == ASKED
-    known = {compared: value for compared, value in values.items() if compared.what != "value"}
-    assert {c: dict(v) for c, v in found.values.items() if c.what != ""} == {
-        compared: dict.fromkeys(("c1", "c2", "c3"), value) for compared, value in known.items() if compared.what != ""
+        found = read(written(place({("c1", "c2"): values})), Path(folder))
+    kept = {at: value for at, value in values.items() if at[0] != "room"}
+    assert {at: dict(had) for at, had in found.values.get("nodes", {}).items()} == {
+        at: {"c1": value, "c2": value} for at, value in kept.items()
     }
 
 
-def test_file_is_sorted_and_readable_and_leaves_out_what_is_set_nowhere() -> None:
-    pages = {
-        Compared("z", "there", ""): {"2": ("c3",), "1": ("c1", "c2")},
-        Compared("a", "here", "list"): {"one 1\ntwo 2": ("c1", "c2", "c3")},
-        Compared("a", "here", "nothing"): {"": ("c1", "c2", "c3")},
-    }
-    _, _, text = baseline_text(noted(pages), ASKED).partition("values:\n")
+def test_file_is_sorted_and_readable_and_leaves_out_what_is_drawn_anew() -> None:
+    first = place({("c1", "c2"): {("file", "/z"): "1", ("env", "A"): "one 1\ntwo 2"}, ("c3",): {("file", "/z"): "2"}})
+    _, _, text = written(first, place({("c1",): {("module", "a/1 load"): "loads"}}, name="")).partition("values:\n")
     assert text == (
-        "  a:\n    here:\n      list:\n        c[1-3]: |-\n          one 1\n          two 2\n"
-        "  z:\n    there:\n      value:\n        c3: '2'\n        c[1-2]: '1'\n"
+        "  nodes:\n    env:\n      A:\n        c[1-2]: |-\n          one 1\n          two 2\n"
+        "    file:\n      /z:\n        c3: '2'\n        c[1-2]: '1'\n"
     )
-    assert baseline_text(noted(dict(reversed(pages.items()))), ASKED) == baseline_text(noted(pages), ASKED)
 
 
-def findings(values: Mapping[str, tuple[str, ...]], had: Mapping[str, str] | None) -> list[tuple[str, str, str]]:
-    """(nodes, found, expected) with a baseline in which the nodes had that."""
-    known = {} if had is None else {Compared("x", "here", ""): had}
-    given_to = evidence({}, baseline=Baseline(Path("b"), ASKED, known))
-    return [(f.nodes, f.found, f.expected) for f in drifts(values, given_to)]
+def findings(now: Mapping[str, str], had: Mapping[str, str], **more: Any) -> list[str]:
+    """`NODES: VALUE, not RIGHT` of nodes that have now, and had, these values; `-` is not there."""
+    told = {(node,): {("sysctl", "y"): "1"} | ({("sysctl", "x"): of} if of != "-" else {}) for node, of in now.items()}
+    then = {
+        ("sysctl", "x"): {node: value for node, value in had.items() if value != "-"},
+        ("sysctl", "y"): dict.fromkeys(had, "1"),
+    }
+    given_to = evidence({}, baseline=Baseline(Path("b"), {"nodes": then}))
+    found = differences([place(told, **more)], given_to)
+    return [f"{fold(of.nodes)}: {of.value or '-'}, not {of.right or '-'}" for of in found]
 
 
 def test_each_node_is_right_that_has_what_it_had() -> None:
+    had = {"c1": "a", "c2": "a", "c3": "b", "c4": "-"}
+    assert findings(had, had) == []
+    assert findings(dict.fromkeys(had, "b"), had) == ["c[1-2]: b, not a", "c4: b, not -"]
+    assert findings(dict.fromkeys(had, "-"), had) == ["c[1-2]: -, not a", "c3: -, not b"]
+
+
+def test_new_node_is_compared_with_what_most_had() -> None:
     had = {"c1": "a", "c2": "a", "c3": "b"}
-    assert findings({"a": ("c1", "c2"), "b": ("c3",)}, had) == []
-    assert findings({"b": ("c1", "c2", "c3")}, had) == [("c[1-2]", "b", "a, as in the baseline")]
-    assert findings({"a": ("c1", "c2", "c3")}, had) == [("c3", "a", "b, as in the baseline")]
+    assert findings({**had, "c4": "a"}, had) == []
+    assert findings({**had, "c4": "b"}, had) == ["c4: b, not a"]
 
 
-def test_new_node_is_compared_with_what_most_had_and_new_things_with_nothing() -> None:
-    had = {"c1": "a", "c2": "a", "c3": "b"}
-    assert findings({"a": ("c1", "c2", "c4"), "b": ("c3",)}, had) == []
-    assert findings({"a": ("c1", "c2"), "b": ("c3", "c4")}, had) == [("c4", "b", "a, as in the baseline")]
-    assert findings({"a": ("c1", "c2", "c3")}, None) == [("c[1-3]", "a", "nothing, as in the baseline")]
-    assert findings({"": ("c1", "c2", "c3")}, None) == []
-
-
-def test_what_is_gone_is_told_of_what_was_asked_for_again() -> None:
-    had = {
-        Compared("nodes", "/apps", "content"): {"c1": "a", "c2": "a", "c9": "a"},
-        Compared("nodes", "zsh (alice)", "PATH"): {"c1": "a"},
-        Compared("other", "/apps", ""): {"c1": "a"},
-    }
-    asked = HowAsked(
-        nodes="c[1-2]", user="alice", shells=("bash-login (alice)", "zsh (root)"), checks=("nodes", "other")
-    )
-    given_to = evidence({"c1": {"gate": "ok"}, "c2": {"gate": "ok"}}, baseline=Baseline(Path("b"), asked, had))
-    gone = [
-        (f.where, f.found, f.nodes)
-        for f in judgement(given_to, {"nodes": get_check("nodes")}).findings
-        if "gone" in f.found
-    ]
-    assert gone == [("/apps", "content is gone", "c[1-2]")]
+def test_what_was_not_looked_at_now_or_then_is_not_compared_with_the_baseline() -> None:
+    assert findings({"c1": "a", "c2": "-"}, {"c1": "b", "c2": "b"}, closed=frozenset({"sysctl"})) == []
+    assert findings({"c1": "a", "c2": "a"}, {"c1": "b", "c2": "b"}, name="bash-login (alice)") == []
+    digests = {"c1": "~0123456789ab", "c2": "~0123456789ab"}  # good for one audit
+    assert findings(digests, dict.fromkeys(digests, "1")) == []
 
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "- a list\n",
-        "schema: envmgr.baseline/1\nvalues: 3\n",
-        "schema: envmgr.baseline/1\nasked: {nodes: c1, user: a, shells: [], checks: []}\nvalues: {a: {b: {c: {'c[1-': d}}}}\n",
-    ],
+    ["- a list\n", f"schema: {SCHEMA}\nvalues: 3\n", f"schema: {SCHEMA}\nvalues: {{a: {{b: {{c: {{'c[1-': d}}}}}}}}\n"],
 )
 def test_file_that_is_no_baseline_is_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
@@ -117,10 +105,9 @@ def test_file_that_is_no_baseline_is_refused(text: str, tmp_path: Path) -> None:
 
 
 def test_link_to_a_file_in_a_checkout_is_read_and_a_pipe_is_refused(tmp_path: Path) -> None:
-    text = baseline_text(noted({Compared("x", "here", ""): {"a": ("c1",)}}), ASKED)
-    (tmp_path / "kept.yaml").write_text(text)
+    (tmp_path / "kept.yaml").write_text(written(place({("c1",): {("file", "/a"): "1"}})))
     (tmp_path / "link.yaml").symlink_to("kept.yaml")
-    assert read_baseline(tmp_path / "link.yaml").values == {Compared("x", "here", ""): {"c1": "a"}}
+    assert read_baseline(tmp_path / "link.yaml").values == {"nodes": {("file", "/a"): {"c1": "1"}}}
     os.mkfifo(tmp_path / "pipe.yaml")
     for name, reference in (("pipe.yaml", "file-irregular"), ("gone.yaml", "file-missing")):
         with pytest.raises(InputError) as caught:
@@ -128,25 +115,7 @@ def test_link_to_a_file_in_a_checkout_is_read_and_a_pipe_is_refused(tmp_path: Pa
         assert caught.value.reference == reference
 
 
-def test_what_is_not_compared_in_every_audit_is_not_kept() -> None:
-    def noted_of(*, kept: bool) -> set[Compared]:
-        return {*judgement(evidence({}), {"x": comparing({"a": ("c1",)}, kept=kept)}).notebook.pages}
-
-    assert noted_of(kept=False) == set()
-    assert noted_of(kept=True) == {Compared("x", "here", "")}
-
-
-def test_what_depends_on_who_looks_is_not_compared_with_another_users() -> None:
-    kept = Compared("x", "/apps", "closed")
-    asked = HowAsked(nodes="c[1-3]", user="bob", shells=(), checks=("x", "y"), of_user=("x",))
-    assert not asked.has(kept, "alice")
-    assert asked.has(kept, "bob")
-    assert asked.has(Compared("y", "/apps", ""), "alice")  # of the nodes
-    assert not asked.has(Compared("y", "user bob", "groups"), "alice")
-    assert not asked.has(Compared("y", "user alice", "groups"), "alice")  # nobody looked at her then
-
-
 def test_missing_fields_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError) as error:
         read(f"schema: {SCHEMA}\n", tmp_path)
-    assert error.value.context == (f"asked: {pydantic_says('missing')}", f"values: {pydantic_says('missing')}")
+    assert error.value.context == (f"values: {pydantic_says('missing')}",)

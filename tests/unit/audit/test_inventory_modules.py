@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 from envmgr.audit.inventory.facts import NodeInventory, read_inventory
-from envmgr.audit.inventory.modules import read_modules
 from envmgr.probe.shell import read_answer
-from tests.helpers.evidence import evidence
 from tests.unit.audit.test_inventory import changes, place, run
 
 __all__ = ["place"]  # a fixture
@@ -28,7 +26,7 @@ def top(place: Path) -> Iterator[Path]:
                 f'prepend_path("PATH", "{place}/sw/{package}/{version}/bin")\n'
             )
             (place / f"sw/{package}/{version}/bin").mkdir(parents=True)
-    yield folder
+    return folder
 
 
 def read(answer: str) -> NodeInventory:
@@ -80,24 +78,3 @@ def test_folder_that_hangs_closes_its_kinds(place: Path, top: Path) -> None:
     (place / "bin/find").chmod(0o755)
     answer = run("login", place, "sh", before=f"MODULEPATH={top}; PATH={place}/bin:$PATH; modules_test=yes", seconds=2)
     assert {"modfile", "modpath"} <= read(answer).closed
-
-
-def test_modules_of_samples_are_compared_where_they_were_tried() -> None:
-    given = evidence(
-        {
-            "c1": {"site_modules.loads.gcc/13": "yes", "site_modules.sets.gcc/13": "A=/x/c1\nB=1"},
-            "c2": {"site_modules.failed.gcc/13": "no licence", "site_modules.has.gcc/13": "- /opt/gcc"},
-            "c3": {},
-        },
-        own={"c1": {"host": "c1"}},
-    )
-    ((first, second),) = read_modules(given.fleet)
-    assert first[0].values == {
-        ("module", "gcc/13 load"): "loads",
-        ("module", "gcc/13 sets A"): "/x/NODE",
-        ("module", "gcc/13 sets B"): "1",
-    }
-    assert second[0].values == {
-        ("module", "gcc/13 load"): "does not load: no licence",
-        ("module", "gcc/13 names /opt/gcc"): "not there",
-    }

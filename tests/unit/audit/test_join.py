@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 import pytest
 
 from envmgr.audit.checks import get_check
-from envmgr.audit.join.stage import by_what_differs
+from envmgr.audit.inventory.differences import differences
+from envmgr.audit.inventory.places import places_of
 from envmgr.audit.judge import judge
 from envmgr.audit.model import Check, Found
 from envmgr.audit.second_look import SECRET, Seen, Wanted
@@ -35,7 +35,8 @@ def judged(
 
     `odd` are facts that c2 has instead of the `usual` ones of all nodes; `files` those of which the text is asked for.
     """
-    base = {"inventory.looked.node": "yes", f"{LOGIN}inventory.looked.context": "yes", **(usual or {})}
+    looked = dict.fromkeys(("inventory.looked.node", "inventory.looked.login"), "yes")
+    base = {**looked, f"{LOGIN}inventory.looked.context": "yes", **(usual or {})}
     answers = {node: {**base, **odd} if node == "c2" else base for node in nodes}
     asked = ((CONTEXTS[0], "user", "ssh"),)
     contexts = Check(judge=lambda _: harms, table=CheckTable(part="contexts"))
@@ -47,7 +48,7 @@ def judged(
         return Seen(seen or {})
 
     checks = {"inventory": get_check("inventory"), "contexts": contexts, "loading": loading}
-    made = judge(evidence(answers, asked=asked), checks, explain=partial(by_what_differs, look_again=look_again))
+    made = judge(evidence(answers, asked=asked), checks, look_again)
     return [
         " > ".join(
             [
@@ -60,7 +61,7 @@ def judged(
 
 
 def harm(found: str, *nodes: str, where: str = "bash-login (alice)") -> Found:
-    return Found("error", where, found, nodes=nodes or ("c2",), account="alice")
+    return Found("error", where, found, nodes=nodes or ("c2",), context="bash-login", account="user")
 
 
 def test_nodes_that_are_alike_have_nothing_to_tell() -> None:
@@ -144,7 +145,7 @@ def test_what_a_folder_or_mount_hides_is_part_of_it() -> None:
 
 
 def test_folders_on_the_way_to_what_is_named_are_looked_at() -> None:
-    ways = r"/usr/share/lmod\tdirectory {} root:root"
+    ways = r"/usr/share/lmod\tdir {} root:root"
     told = judged(
         {},
         harm("cannot read /usr/share/lmod/lmod/init/bash"),
@@ -168,3 +169,58 @@ def test_two_that_differ_accuse_nobody() -> None:
     assert [text.partition(" | ")[0] for text in told] == [
         "note c[1-2]: sysctl kernel.pid_max: kernel.pid_max differs: 2 on c1, 1 on c2"
     ]
+
+
+HOME = {"inventory.account": r"alice\t3:3 /home/alice /bin/bash"}
+
+
+def test_what_a_file_no_longer_sets_follows_from_what_became_of_the_file() -> None:
+    mount = {"inventory.mount": r"/home\ttmpfs none rw", f"{LOGIN}inventory.env": ""}
+    place = {"second_look.bash-login.user": r"set\tFOO\t/home/alice/.profile:3"}
+    told = judged(
+        {**mount, f"{LOGIN}inventory.home": ""},
+        usual={f"{LOGIN}inventory.env": r"FOO\ta", f"{LOGIN}inventory.home": r"~/.profile\t~0123456789ab", **HOME},
+        seen={"c1": place, "c2": {}},
+    )
+    assert told == [
+        "warning c2: /home: /home is tmpfs none rw here, and nothing is mounted there on others (and 2 differences that "
+        "come with it) | on the node: `umount /home`, and out of /etc/fstab"
+    ]
+
+
+def test_shell_of_a_user_needs_the_home_and_a_module_its_file() -> None:
+    told = judged(
+        {"inventory.mount": r"/home\ttmpfs none rw"}, harm("it does not start"), usual={"inventory.mount": "", **HOME}
+    )
+    assert told[0].startswith("error c2: /home: ")
+    files = r"/opt/m/gcc/13.1.lua\t{}"
+    told = judged(
+        {"inventory.modfile": files.format(1)},
+        harm("gcc/13.1 cannot be loaded", where="gcc/13.1"),
+        usual={"inventory.modfile": files.format(2)},
+    )
+    assert [text.partition(" | ")[0] for text in told] == [
+        "error c2: /opt/m/gcc/13.1.lua: the modulefile /opt/m/gcc/13.1.lua is not as on others"
+    ]
+
+
+def test_folder_whose_digest_differs_is_looked_into() -> None:
+    lines = r"/usr/lib/x/libacl.so.1.1\tprog {} root:root 9"
+    told = judged(
+        {"inventory.tree": r"/usr/lib/x\t1"},
+        harm("cp: error while loading shared libraries: libacl.so.1: cannot open shared object file"),
+        usual={"inventory.tree": r"/usr/lib/x\t2"},
+        seen={"c1": {"second_look.ways": lines.format(644)}, "c2": {"second_look.ways": lines.format(600)}},
+    )
+    assert [text.partition(" > ")[0] for text in told] == [
+        "error c2: /usr/lib/x/libacl.so.1.1: /usr/lib/x/libacl.so.1.1 has another mode | on the node: `chmod 644 /usr/lib/x/libacl.so.1.1`"
+    ]
+
+
+def test_node_alone_in_its_group_is_compared_with_the_majority_of_all_others() -> None:
+    told = {node: rf"/etc/x\t{OTHER if node in ('c1', 'x1') else FILE}" for node in (*NODES, "x1")}
+    of = evidence(
+        {node: {"inventory.file": text, "inventory.looked.node": "yes"} for node, text in told.items()},
+        groups={"thin": NODES, "fat": ("x1",)},
+    )
+    assert {node for each in differences(places_of(of), of) if each.known for node in each.nodes} == {"c1", "x1"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from envmgr.audit.judge import loose_of, rows_of
-from envmgr.audit.look import JudgeOne, Look, Place, Said, alike, each_answer, looked_at, say
+from envmgr.audit.look import JudgeOne, Look, Place, Said, each_answer, looked_at, say
 from envmgr.audit.model import Check
 from envmgr.audit.table import CheckTable, Fact, Words
 from envmgr.probe.model import CONTEXTS
@@ -17,7 +17,6 @@ ROWS = {
     "bad": Words(error="{said}", where="here", expected="no", hint="look at {first}"),
     "shell": Words(error="{said} of {who}"),
     "set": Words(error="set", where="here", cause="X :umask"),
-    "other": Words(drift="warning", where="{name}", empty="nothing"),
 }
 # Any check may read `gate`; `terminal` and `modulepath` stand for facts of its own.
 TABLE = CheckTable(part="x", node={"terminal": Fact()}, context={"modulepath": Fact()}, rows=ROWS)
@@ -41,19 +40,6 @@ def test_what_is_said_of_several_answers_is_one_finding_and_a_word_can_be_of_its
     assert lines(bad, "prefix", answers) == [
         "error c1: here: a | no | look at c1",
         "error c4: here: b | no | look at c4",
-    ]
-
-
-def test_values_are_compared_between_the_nodes_that_say_them_of_one_thing() -> None:
-    answers = {f"c{number}": {"terminal": value} for number, value in enumerate(("a\nb", "a", "a\nb", ""), 1)}
-
-    def other(look: Look) -> Iterable[Said]:
-        lines = look.lines("terminal")
-        return [alike("other", name if name in lines else "", name=name, told=lambda _: "it") for name in "ab"]
-
-    assert lines(other, "node", answers) == [
-        "warning c4: a: it | a, as on c[1-3]",
-        "warning : b: nothing on c[2,4]; b on c[1,3] | the same everywhere; `--reference NODE` says which node is right",
     ]
 
 

@@ -80,8 +80,12 @@ def test_hosts_that_write_are_told_and_nodes_that_only_read_are_not() -> None:
 
 
 def test_modes_are_judged_by_the_nodes_that_may_write() -> None:
-    nodes = {"c1": NODE | {"mount.options": "ro", "mount.super": "nolock,ro"}, "c2": NODE}
-    settings = {"groups": {"all": {"nodes": "c[1-2]"}}, "mount": {"source": "fs1:/sw", "locks": "local"}}
-    assert any("/sw options" in line for line in told(mount, evidence(nodes, settings=settings)))
-    settings["mount"] |= {"writable": "c2"}
-    assert told(mount, evidence(nodes, settings=settings)) == []
+    nodes = {"c1": NODE | {"mount.options": "ro", "mount.super": "nolock,ro", "mount.point": "/sw"}, "c2": NODE}
+
+    def judged(writable: str) -> list[str]:
+        settings = {"mount": {"source": "fs1:/sw", "locks": "local", "writable": writable}}
+        asked = {"mount": mount.Writable(frozenset({writable}))}
+        return [line.partition(" | ")[0] for line in told(mount, evidence(nodes, settings=settings, asked_here=asked))]
+
+    assert judged("c2") == []
+    assert judged("c1") == ["error c1: /sw: mounted ro"]

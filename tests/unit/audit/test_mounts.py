@@ -143,7 +143,6 @@ def test_commands_name_the_mount_point_which_may_be_above_the_prefix() -> None:
     assert "`mount -o remount,exec /apps`" in hint(well | {"mount.options": "noexec,rw"})
     assert "`umount -l /apps && mount /apps`" in hint(well | {"gate": "hung"})
     assert "`umount -l /apps && mount /apps`" in hint(well | {"gate": "Stale file handle"})
-    assert "`mount -o remount /apps`" in hint(well | {"mount.super": "rw,soft"})
 
 
 def test_folder_on_the_way_is_opened_by_what_closes_it() -> None:
@@ -153,9 +152,3 @@ def test_folder_on_the_way_is_opened_by_what_closes_it() -> None:
     (line,) = lines(RIGHT | {"mount.user_stopped": "/sw 755+ rsw:rsw"})
     assert line.startswith(f"{TOLD}an ACL denies alice /sw: its mode, 755+, does not | ")
     assert "| on the server: `setfacl -b /export/sw 2>" in line
-
-
-def test_mounts_on_a_part_are_taken_away_as_often_as_they_are_there() -> None:
-    (line,) = lines(RIGHT | {"mount.below": "/sw/store tmpfs t (2 times)"})
-    assert "| on the node: `umount /sw/store && umount /sw/store`, and" in line
-    assert lines(RIGHT | {"mount.below": "/sw/a nfs4 fs1:/a"}, RIGHT | {"mount.below": "/sw/a nfs4 fs1:/a"}) == []

@@ -9,12 +9,9 @@ import pytest
 from envmgr.audit.checks import all_checks, node_setup
 from envmgr.modules.node_paths import HOOK, PROFILE, TASK_PROLOG
 from envmgr.modules.nodesetup import node_files
-from envmgr.nodes.envelope import Reply
-from envmgr.probe.model import CONTEXTS, Fleet
-from tests.helpers.evidence import evidence, judgement, line, site, told
+from tests.helpers.evidence import evidence, judgement, site, told
 
 AGAIN = "what `envmgr node-setup` writes | `envmgr node-setup --apply --nodes c2`"
-LOGIN, CSH = CONTEXTS[0], next(context for context in CONTEXTS if context.name == "csh")
 
 
 def node(*faults: str, **more: str) -> dict[str, str]:
@@ -53,10 +50,13 @@ def test_each_fault_is_told_with_the_command_that_fixes_it(faults: list[str], fo
     assert told(node_setup, evidence({"c1": node(), "c2": node(*faults)})) == [f"{found} | {again}"]
 
 
-def test_lines_between_the_marks_are_not_removed_with_them() -> None:
+def test_lines_between_the_marks_are_for_people_to_take_out() -> None:
     (said,) = told(node_setup, evidence({"c2": node("damaged /etc/bash.bashrc")}))
-    assert "/^# >>> envmgr >>>/d" in said
-    assert said.endswith("/etc/bash.bashrc`, then `envmgr node-setup --apply --nodes c2`")
+    assert said == (
+        "error c2: /etc/bash.bashrc: between the marks of node-setup are not its lines, or one mark is gone | "
+        "what `envmgr node-setup` writes | take the lines between the marks out of /etc/bash.bashrc, and both marks; then "
+        "`envmgr node-setup --apply --nodes c2`"
+    )
 
 
 def test_list_of_signers_and_the_highest_flip_are_not_compared() -> None:
@@ -67,36 +67,11 @@ def test_list_of_signers_and_the_highest_flip_are_not_compared() -> None:
     assert node_setup._line("settings", floors[0]) == node_setup._line("settings", floors[1])
 
 
-def test_node_without_a_profile_file_has_one_finding() -> None:
-    key = "ctx.bash-login.user."
-    well = {f"{key}modulepath": "/sw/generations/0001/modules", f"{key}module": "yes", f"{key}lmod_rc": ""}
-    checks = {name: all_checks()[name] for name in ("contexts", "node-setup")}
-    given = evidence(
-        {"c1": node(**well), "c2": node(f"lost {PROFILE}", **{f"{key}modulepath": "", f"{key}module": "no"})},
-        asked=((LOGIN, "user", "ssh"),),
-    )
-    (found,) = (finding for finding in judgement(given, checks).findings if finding.nodes == "c2")
-    assert line(found) == f"error c2: {PROFILE}: not there | {AGAIN}"
-    assert {(each.check, each.where) for each in found.consequences} == {("contexts", "bash-login (alice)")}
-
-
-def test_start_up_files_hook_and_jobs_of_such_a_node_follow_from_it() -> None:
-    sums = [{"startup_files.looked.node": "yes", "startup_files.sums": f"{n} /etc/zsh/zshenv"} for n in (1, 1, 2)]
-    answers = [node(**sums[0]), node(**sums[1]), node("lines /etc/zsh/zshenv", **sums[2])]
-    checks = {name: all_checks()[name] for name in ("node-setup", "startup-files")}
-    (found,) = judgement(evidence({f"c{n}": facts for n, facts in enumerate(answers, 1)}), checks).findings
-    assert [each.check for each in found.consequences] == ["startup-files"]
-    facts = {f"ctx.{LOGIN.name}.user.{key}": value for key, value in (("hook", "broken"), ("modulepath", ""))}
-    given = evidence({"c2": node(f"lost {HOOK}/newer.lua", **facts)}, asked=((LOGIN, "user", "ssh"),))
-    checks = {name: all_checks()[name] for name in ("node-setup", "saved-collections")}
+def test_file_that_is_gone_and_its_fault_are_one_finding() -> None:
+    here = {"inventory.looked.node": "yes", "inventory.file": rf"{PROFILE}\t0123456789ab 644 root:root"}
+    gone = {"inventory.looked.node": "yes", "inventory.file": ""}
+    given = evidence({"c1": node(**here), "c2": node(f"lost {PROFILE}", **gone), "c3": node(**here)})
+    checks = {name: replace(all_checks()[name], probe=lambda _: {}) for name in ("inventory", "node-setup")}
     (found,) = judgement(given, checks).findings
-    assert {each.check for each in found.consequences} == {"saved-collections"}
-
-
-def test_job_that_a_changed_task_prolog_ends_follows_from_it() -> None:
-    given = evidence({"c1": node(f"changed {TASK_PROLOG}")}, own={"c1": {"host": "c1"}})
-    job = Reply("c1", "silent", "", "TaskProlog failed", 0.0, 1.0)
-    jobs = Fleet((), {}, {"c1": job}, (job,))
-    checks = {name: all_checks()[name] for name in ("nodes", "node-setup")}
-    (found,) = judgement(replace(given, ways={**given.ways, "slurm": jobs}), checks).findings
-    assert (found.check, [each.check for each in found.consequences]) == ("node-setup", ["nodes"])
+    assert (found.severity, found.nodes, found.found) == ("error", "c2", f"{PROFILE} is not as node-setup writes it")
+    assert (found.hint, [each.check for each in found.consequences]) == (AGAIN.partition(" | ")[2], ["node-setup"])

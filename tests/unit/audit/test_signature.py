@@ -27,7 +27,6 @@ def node(**facts: str) -> dict[str, str]:
     said = {
         "state": "signed",
         "flip": "1 7",
-        "highest": "7",
         "prefix": "/sw",
         "late": "no",
         "signers": "a" * 64,

@@ -1,9 +1,11 @@
-"""Modules of others that do not load."""
+"""Modules of others that do not load, and that nodes have otherwise than other nodes."""
 
 from __future__ import annotations
 
-from envmgr.audit.checks import site_modules
-from tests.helpers.evidence import evidence, told
+from dataclasses import replace
+
+from envmgr.audit.checks import get_check
+from tests.helpers.evidence import evidence, judgement
 
 LOADS = {"site_modules.loads.solver/3.1": "yes"}
 UNKNOWN = 'Lmod has detected the following error: The following module(s) are unknown: "mpi/4.1"\n\nPlease check the spelling or version'
@@ -14,9 +16,15 @@ BROKEN = (
 REFUSES = 'Lmod has detected the following error: Cannot load module "solver/3.1" without these module(s) loaded: gcc'
 
 
+CHECKS = {name: replace(get_check(name), probe=lambda _: {}) for name in ("site-modules", "inventory")}
+
+
 def lines(*answers: dict[str, str]) -> list[str]:
+    """`SEVERITY NODES: FOUND` of each finding, of nodes c1, c2 …"""
     nodes = {f"c{number}": facts for number, facts in enumerate(answers, 1)}
-    return [line.split(" | ")[0] for line in told(site_modules, evidence(nodes))]
+    own = {node: {"host": node} for node in nodes}
+    found = judgement(evidence(nodes, own=own), CHECKS).findings
+    return [f"{each.severity} {each.nodes}: {each.found}" for each in found]
 
 
 def failed(said: str) -> dict[str, str]:
@@ -24,32 +32,33 @@ def failed(said: str) -> dict[str, str]:
 
 
 def test_what_is_wrong_everywhere_is_told_where_the_module_is_at_fault() -> None:
-    assert lines(failed(UNKNOWN), failed(UNKNOWN)) == ["warning c[1-2]: solver/3.1: needs mpi/4.1, which is not there"]
+    assert lines(failed(UNKNOWN), failed(UNKNOWN)) == ["warning c[1-2]: needs mpi/4.1, which is not there"]
     assert lines(failed(BROKEN)) == [
-        "warning c1: solver/3.1: ends in an error: /etc/lmod/modules/solver/3.1.lua: attempt to concatenate a nil value"
+        "warning c1: ends in an error: /etc/lmod/modules/solver/3.1.lua: attempt to concatenate a nil value"
     ]
 
 
-def test_modulefile_that_the_user_may_not_read_anywhere_is_its_sites_will() -> None:
-    closed = failed(BROKEN.rpartition(":")[0] + ": Empty or non-existent file\n\nPlease check the modulefile")
-    assert lines(closed, closed, closed) == []
-    assert lines(LOADS, closed, LOADS)[0].startswith("warning c2: solver/3.1: cannot be loaded: ")
+def test_module_that_its_site_refuses_is_told_where_nodes_differ() -> None:
+    closed = BROKEN.rpartition(":")[0] + ": Empty or non-existent file\n\nPlease check the modulefile"
+    for said in (closed, REFUSES):
+        assert lines(failed(said), failed(said), failed(said)) == []
+        words = " ".join(said.split())
+        assert lines(LOADS | sets("A=1"), failed(said), LOADS | sets("A=1")) == [
+            f"warning c2: solver/3.1 load: it does not load: {words}; it loads on others"
+        ]
 
 
 def test_module_that_loads_in_login_shells_alone_is_a_note() -> None:
     (line,) = lines(failed(BROKEN) | {"site_modules.here.solver/3.1": "loads"})
-    assert line.startswith("note c1: solver/3.1: in a clean environment it ends in an error: ")
-
-
-def test_module_that_refuses_by_words_of_its_own_is_its_sites_will_unless_nodes_differ() -> None:
-    assert lines(failed(REFUSES), failed(REFUSES), failed(REFUSES)) == []
-    (line,) = lines(LOADS, failed(REFUSES), LOADS)
-    assert line.startswith("warning c2: solver/3.1: cannot be loaded: ")
+    assert line.startswith("note c1: in a clean environment it ends in an error: ")
 
 
 def test_program_that_lacks_a_library_on_one_node() -> None:
-    lacks = LOADS | {"site_modules.lacks.solver/3.1": "libgomp.so.1 /opt/solver/bin/solver"}
-    assert lines(LOADS, lacks, LOADS) == ["warning c2: solver/3.1: libgomp.so.1 is missing for /opt/solver/bin/solver"]
+    well = LOADS | HAS
+    lacks = well | {"site_modules.lacks.solver/3.1": "libgomp.so.1 /opt/solver/bin/solver"}
+    assert lines(well, lacks, well) == [
+        "warning c2: solver/3.1 library libgomp.so.1: not found for /opt/solver/bin/solver; found on others"
+    ]
     assert lines(lacks, lacks, lacks) == []  # another module may bring it
 
 
@@ -59,10 +68,9 @@ def test_module_that_was_not_drawn_or_is_not_listed_is_not_compared() -> None:
 
 def test_module_whose_loading_does_not_end_is_told_wherever_it_is() -> None:
     endless = failed("no end in 10 s")
-    assert lines(endless, endless, endless) == ["warning c[1-3]: solver/3.1: no end in 10 s"]
-    assert lines(LOADS, endless, LOADS) == ["warning c2: solver/3.1: no end in 10 s"]
+    assert lines(endless, endless, endless) == ["warning c[1-3]: no end in 10 s"]
     assert lines(*(endless | {"site_modules.cut": "yes"} for _ in range(3)))[0].startswith(
-        "note c[1-3]: the sample: not all of it was loaded"
+        "warning c[1-3]: no end in 10 s"
     )
 
 
@@ -76,18 +84,20 @@ def has(*lines: str) -> dict[str, str]:
 def test_what_a_module_names_and_brings_is_compared() -> None:
     whole = LOADS | HAS
     assert lines(whole, whole, whole) == []
-    gone = has("- /opt/solver/bin")
-    assert lines(whole, gone, whole) == ["warning c2: solver/3.1: it names /opt/solver/bin, not there"]
+    gone = has("- /opt/solver/share", "/opt/solver/bin/a", "/opt/solver/bin/b")
+    names = "solver/3.1 names /opt/solver"
+    assert lines(whole, gone, whole) == [f"warning c2: {names}/share, which is not there; there on others"]
     assert lines(gone, gone, gone) == []  # it may be made when it is needed
-    closed = has("! /opt/solver")
-    assert lines(whole, whole, closed) == ["warning c3: solver/3.1: it names /opt/solver, which the user cannot enter"]
-    assert lines(has("/opt/solver/bin/a"), whole, whole) == ["warning c1: solver/3.1: it lacks /opt/solver/bin/b"]
-    assert lines(LOADS, whole, whole) == []  # not looked at in time
-    gone = ("- /opt/solver/share", "/opt/solver/bin/a", "/opt/solver/bin/b")
-    assert lines(whole, has(*gone), has(*gone)) == [
-        "warning c1: solver/3.1: /opt/solver/share, which others lack, is there"
+    assert lines(whole, gone, gone) == [f"warning c1: {names}/share, which is there; not there on others"]
+    closed = has("! /opt/solver", "/opt/solver/bin/a", "/opt/solver/bin/b")
+    assert lines(whole, whole, closed) == [f"warning c3: {names}, which is closed; there on others"]
+    assert lines(has("/opt/solver/bin/a"), whole, whole) == [
+        f"warning c1: {names}/bin/b, which is not there; there on others"
     ]
-    assert lines(has("= 70 1a"), has("= 70 2b"), has("= 70 1a")) == ["warning c2: solver/3.1: it has other programs"]
+    assert lines(LOADS, whole, whole) == []  # not looked at in time
+    assert lines(has("= 70 1a"), has("= 70 2b"), has("= 70 1a")) == [
+        "warning c2: solver/3.1 brings other programs: 70 2b; 70 1a on others"
+    ]
 
 
 def sets(*lines: str) -> dict[str, str]:
@@ -95,21 +105,20 @@ def sets(*lines: str) -> dict[str, str]:
 
 
 def test_times_numbers_of_processes_and_names_of_nodes_are_no_drift() -> None:
-    given = {f"c{n}": sets("A=/opt/a", f"AT=179528140{n}", f"ID=tmp.{n}x", f"SCRATCH=/local/c{n}") for n in (1, 2, 3)}
-    own = {node: {"host": node} for node in given}
-    assert told(site_modules, evidence(given, own=own)) == []
-    other = given | {"c2": sets("A=/opt/b", "AT=1795281409", "ID=tmp.2x", "SCRATCH=/local/c2")}
-    (line,) = told(site_modules, evidence(other, own=own))
-    assert line.startswith("warning c2: solver/3.1: it gives another environment: A=/opt/b | ")
+    given = [sets("A=/opt/a", f"AT=179528140{n}", f"ID=tmp.{n}x", f"SCRATCH=/local/c{n}") for n in (1, 2, 3)]
+    assert lines(*given) == []
+    given[1] = sets("A=/opt/b", "AT=1795281409", "ID=tmp.2x", "SCRATCH=/local/c2")
+    assert lines(*given) == ["warning c2: solver/3.1 sets A to /opt/b; /opt/a on others"]
+    given[1] = sets("AT=1795281409", "ID=tmp.2x", "SCRATCH=/local/c2")
+    assert lines(*given) == ["warning c2: solver/3.1 sets A to nothing; /opt/a on others"]
 
 
 def test_folders_with_the_name_of_a_node_are_alike() -> None:
-    given = {f"c{n}": has(f"- /local/c{n}/not-made-yet", f"/local/c{n}/bin/tool") for n in (1, 2, 3)}
-    assert told(site_modules, evidence(given, own={node: {"host": node} for node in given})) == []
+    assert lines(*(has(f"- /local/c{n}/not-made-yet", f"/local/c{n}/bin/tool") for n in (1, 2, 3))) == []
 
 
 def test_list_of_modules_that_does_not_end_is_told() -> None:
     (line,) = lines(LOADS, {"site_modules.unlisted": "yes"}, LOADS)
-    assert line == "warning c2: the sample: not looked at: no end of `module avail` in 10 s"
+    assert line == "warning c2: not looked at: no end of `module avail` in 10 s"
     (line,) = lines(LOADS | {"site_modules.odd": "my tool/1.0"}, LOADS, LOADS)
-    assert line == "note c1: the sample: not loaded: my tool/1.0"
+    assert line == "note c1: not loaded: my tool/1.0"

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from envmgr.audit.causes import Traces
 
 from envmgr.audit.ask import as_users
 from envmgr.audit.ask.submit_hosts import submit_hosts
-from envmgr.audit.checks import modulefiles, nodes, submitting
+from envmgr.audit.checks import nodes, submitting
 from envmgr.nodes.batch import _BASH, _program, conf_fault
 from envmgr.nodes.envelope import Reply
 from envmgr.probe.model import CONTEXTS, Facts, Fleet, Group
@@ -114,43 +113,6 @@ def test_node_that_slurm_gives_no_job_is_no_fault_of_the_shell() -> None:
     said = "Slurm: Batch job submission failed: Requested node configuration is not available"
     host = {"submitting.variables": "SLURM_CONF=/etc/slurm/slurm.conf", "submitting.looked.login": "yes"}
     assert told(submitting, replace(evidence(NODES, own=OWN), **refusing(said, host))) == []
-
-
-def test_modulefiles_whose_software_no_node_has_are_one_finding() -> None:
-    at = {"modulefiles.sum.1": "0 /apps/modules", "modulefiles.named.1": "yes"}
-    dead = at | {"modulefiles.dead.1": "gmx/1.lua /opt/gone/gmx\nqe/7.lua /opt/gone/qe"}
-    found = [line for line in told(modulefiles, evidence(dict.fromkeys(NODES, dead))) if "no node has" in line]
-    (line,) = found
-    assert line.startswith(
-        "warning c[1-3]: /apps/modules: 2 modulefiles name what no node has: gmx/1.lua names /opt/gone/gmx; qe/7.lua"
-    )
-    assert [line for line in told(modulefiles, evidence({"c1": dead, "c2": dead, "c3": at})) if "no node" in line] == []
-
-
-def test_dead_ones_are_those_that_name_nothing_that_is_there(tmp_path: Path) -> None:
-    tree = tmp_path / "modules"
-    (tree / "m").mkdir(parents=True)
-    (tmp_path / "apps/ok").mkdir(parents=True)
-    files = {
-        "gone": f'setenv("A","{tmp_path}/gone/a")\nprepend_path("PATH","{tmp_path}/gone/a/bin")',
-        "half": f'setenv("A","{tmp_path}/apps/ok")\nsetenv("C","{tmp_path}/cache/x")',
-        "opens": f'setenv("A","{tmp_path}/gone/b")\nprepend_path("MODULEPATH","{tree}/m")',
-        "system": 'setenv("A","/usr/none/such")',
-    }
-    for name, text in files.items():
-        (tree / f"m/{name}.lua").write_text(f"{text}\n")
-    from envmgr.audit.shell.folder_content import folder_content
-
-    from envmgr.probe import shell as probe
-
-    text = script_text(probe.__file__ or "", "library.sh") + folder_content(deep=False)
-    # the test's own folder lies in /tmp, where no software is looked for
-    text = text.replace("var|tmp|run", "var|run")
-    call = f"folder_content modulefiles 1 {tree / 'm'}\n"
-    given = f"mark= who= job= room={tmp_path}\n"
-    done = subprocess.run(["/bin/sh", "-c", given + text + call], capture_output=True, text=True, check=True)
-    found = [line for line in done.stdout.splitlines() if line.startswith("@modulefiles.dead.1|")]
-    assert [line.partition("|")[2].split()[0] for line in found] == ["gone.lua", "opens.lua"]
 
 
 def conf(folder: Path, name: str, text: str) -> Path:

@@ -13,7 +13,6 @@ import pytest
 from envmgr.audit import checks, table
 from envmgr.audit import judge as engine
 from envmgr.audit.ask.gather import answer_here
-from envmgr.audit.baseline import Baseline, Compared, HowAsked
 from envmgr.audit.checks import all_checks
 from envmgr.audit.controller import Controller
 from envmgr.audit.judge import judge
@@ -55,9 +54,9 @@ def templates(row: Words) -> tuple[str, ...]:
 
 def says(check: Check) -> Iterator[tuple[str, set[str]]]:
     """Each use of a row in a check's module, with the values that it is given; `` for one that is chosen when it runs."""
-    modules = [FOLDER / f"{check.part}.py", *(FOLDER.parent / "shell" / f"{name}.py" for name in check.table.shares)]
+    modules = [FOLDER / f"{check.part}.py"]
     for node in (node for path in modules for node in ast.walk(ast.parse(path.read_text()))):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in {"say", "compared", "alike"}:
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "say":
             row = node.args[0]
             chosen = [row.body, row.orelse] if isinstance(row, ast.IfExp) else [row]
             for each in chosen:
@@ -74,12 +73,11 @@ def test_every_fact_has_one_meaning(given: CheckTable) -> None:
 @pytest.mark.parametrize("given", [*TABLES, pytest.param(ENGINE, id="engine")])
 def test_every_row_has_one_severity_and_words_that_can_be_filled_in(given: CheckTable) -> None:
     for key, fact in facts_of(given).items():
-        assert len([said for said in (fact.error, fact.warning, fact.note, fact.drift) if said]) <= 1, key
+        assert len([said for said in (fact.error, fact.warning, fact.note) if said]) <= 1, key
         known = GIVEN | {"value", "name", *fact.fields}
-        known |= {"right", "as_on", "on_others"} if fact.outlier else set()
-        assert placeholders(*templates(fact), fact.say, fact.what) <= known, key
+        assert placeholders(*templates(fact)) <= known, key
     for name, row in given.rows.items():
-        assert len([said for said in (row.error, row.warning, row.note, row.drift) if said]) == 1, name
+        assert len([said for said in (row.error, row.warning, row.note) if said]) == 1, name
 
 
 @pytest.mark.parametrize("check", [pytest.param(check, id=name) for name, check in CHECKS.items()])
@@ -89,8 +87,7 @@ def test_every_row_is_said_with_all_of_its_values(check: Check) -> None:
     assert named <= {*check.table.rows}
     assert named == {*check.table.rows} or "" in dict(said)
     for name, row in check.table.rows.items():
-        known = GIVEN | ({"value"} if row.drift else set())
-        wanted = placeholders(*templates(row), *([row.say, row.what] if row.drift else [])) - known
+        wanted = placeholders(*templates(row)) - GIVEN
         if name in named:
             assert [values for said_name, values in said if said_name == name and not wanted <= values] == [], name
         else:
@@ -176,18 +173,14 @@ def reads_undeclared(given: Evidence, *_: object) -> frozenset[str]:
 @pytest.mark.parametrize("hook", ["judge", "explained"])
 def test_check_that_reads_an_undeclared_fact_takes_nothing_from_the_others(hook: str) -> None:
     mistaken = replace(CHECKS["clock"], **{hook: reads_undeclared})
-    had = {
-        Compared("clock", "/etc/adjtime", ""): {"c2": "utc"}
-    }  # not compared now, which does not mean that it is gone
-    baseline = Baseline(Path("b"), HowAsked(nodes="c2", user="alice", shells=(), checks=("clock",)), had)
-    given = evidence({"c2": {"modulefiles.unread": "/opt/m"}}, baseline=baseline)
-    judged = judge(given, {"clock": mistaken, "modulefiles": CHECKS["modulefiles"]})
+    given = evidence({"c2": {"site_modules.unlisted": "yes"}})
+    judged = judge(given, {"clock": mistaken, "site-modules": CHECKS["site-modules"]})
     said = [(each.check, each.severity, each.found) for each in judged.findings if each.found != "not looked at"]
     assert said == [
         ("clock", "error", "not looked at: no table declares the fact `other.fact`"),
-        ("modulefiles", "warning", "not looked at: no end in 5 s"),
+        ("site-modules", "warning", "not looked at: no end of `module avail` in 10 s"),
     ]
-    assert list(judged.mistakes) == ["clock"]  # of which no baseline may say that it compared
+    assert list(judged.mistakes) == ["clock"]
     with pytest.raises(UndeclaredFactError):
         judgement(given, {"clock": mistaken})
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from envmgr.modules.spec import EnvOp
-from envmgr.store.expected import Expected, expected_of
-from envmgr.store.manifest import NODE_CHECK
+from envmgr.store.expected import NODE_CHECK, Expected, expected_of
 from envmgr.store.tree import TreePath
 
 ROOT = "/sw/store/Tool/1-00000000"

@@ -26,7 +26,17 @@ _OF_ALL = (
     "module",
     "modfile",
     "modpath",
-)  # compared with all other hosts, too, where like nodes do not decide
+)  # what users get: other hosts say what is right, where like nodes do not
+_OF_KIND = (
+    "daemon",
+    "limit",
+    "name",
+    "pkg",
+    "service",
+    "slurm",
+    "sys",
+    "sysctl",
+)  # never compared with other kinds of nodes
 _BACKUP = re.compile(r"(\.(bak|bk|orig|old|save|rpm(save|new|orig)|dpkg-\w+|sw[op])|~)$")
 
 
@@ -35,7 +45,8 @@ class Difference:
     """`nodes` have `value` of a thing, and `others`, which are right, have `right`; None is not there.
 
     `where` is the beginning of a shell's facts, empty for the node itself. If it is not `known` which value is right,
-    `others` only have another one. There are no `others` if a baseline says what is right.
+    `others` only have another one. There are no `others` if a baseline says what is right. What is `apart` has few like nodes,
+    and is not as on others: that may be meant.
     """
 
     kind: str
@@ -46,6 +57,7 @@ class Difference:
     nodes: tuple[str, ...]
     others: tuple[str, ...]
     known: bool = True
+    apart: bool = False
 
     @property
     def path(self) -> str:
@@ -77,36 +89,36 @@ def _of_place(place: Place, evidence: Evidence) -> Iterator[Difference]:
             odd = _changed(given, had.get((kind, key), {}), then[kind])
         else:
             own = KINDS[kind].symptom and len(values) == sum(map(len, values.values())) >= QUORUM  # each has another
-            of_all = bool(place.where) or kind in _OF_ALL
-            odd = _odd(given, evidence, of_all=of_all) if len(values) > 1 and not own else iter(())
-        for value, right, nodes, others, known in odd:
-            yield Difference(kind, key, place.where, _said(value), _said(right), nodes, others, known)
+            odd = (
+                _odd(given, evidence, kind if not place.where else "file") if len(values) > 1 and not own else iter(())
+            )
+        for value, right, nodes_of, others, known, apart in odd:
+            yield Difference(kind, key, place.where, _said(value), _said(right), nodes_of, others, known, apart)
 
 
 def _said(value: str) -> str | None:
     return None if value == _ABSENT else value
 
 
-_Odd = tuple[str, str, tuple[str, ...], tuple[str, ...], bool]
+_Odd = tuple[str, str, tuple[str, ...], tuple[str, ...], bool, bool]
 
 
-def _odd(values: Values, evidence: Evidence, *, of_all: bool) -> Iterator[_Odd]:
-    """Yield (value, right value, nodes, nodes that are right, whether that is known) for each value that is not right."""
+def _odd(values: Values, evidence: Evidence, kind: str) -> Iterator[_Odd]:
+    """Yield the value, the right one and the other fields of a difference for each value that is not right."""
     reference = next((value for value, nodes in values.items() if evidence.reference in nodes), None)
     groups = [values] if reference is not None else values_of_like_nodes(values, evidence)
     for group in groups:
-        right = reference if reference is not None else _majority(group)
-        if right is None and of_all:
-            others = {
-                value: [node for node in nodes if node not in group.get(value, ())] for value, nodes in values.items()
-            }
-            right = _majority(others) or _majority(values)
+        like = right = reference if reference is not None else _majority(group)
+        if right is None and kind not in _OF_KIND:
+            others = {of: [node for node in nodes if node not in group.get(of, ())] for of, nodes in values.items()}
+            few = sum(map(len, group.values())) < QUORUM
+            right = (_majority(others) if few else None) or (_majority(values) if kind in _OF_ALL else None)
         for value, nodes in group.items():
             if right is not None and value != right:
-                yield value, right, nodes, tuple(values[right]), True
+                yield value, right, nodes, tuple(values[right]), True, like is None and kind not in _OF_ALL
         if right is None and len(group) > 1:  # two that differ, or halves
             first, *rest = sorted(group.items(), key=lambda of: (-len(of[1]), of[0]))
-            yield rest[0][0], first[0], tuple(chain(*(nodes for _, nodes in rest))), first[1], False
+            yield rest[0][0], first[0], tuple(chain(*(nodes for _, nodes in rest))), first[1], False, False
 
 
 def _changed(values: Values, had: Mapping[str, str], then: frozenset[str]) -> Iterator[_Odd]:
@@ -119,7 +131,7 @@ def _changed(values: Values, had: Mapping[str, str], then: frozenset[str]) -> It
             if right != value and not value.startswith("~"):  # a digest that is good for one audit
                 wrong.setdefault((value, right), []).append(node)
     for (value, right), nodes_of in wrong.items():
-        yield value, right, tuple(nodes_of), (), True
+        yield value, right, tuple(nodes_of), (), True, False
 
 
 def _majority(values: Mapping[str, Sequence[str]]) -> str | None:

@@ -16,7 +16,7 @@ inventory_mounts() {
   : >"$0.far"
   : >"$0.near"
   # shellcheck disable=SC2016 # awk's
-  awk -v far="$0.far" -v near="$0.near" '
+  awk -v far="$0.far" -v near="$0.near" -v own="${inventory_own%%.*}" '
     function sorted(text, without,  n, i, j, part, word, all) {
       n = split(text, part, ",")
       for (i = 2; i <= n; i++) for (j = i; j > 1 && part[j] < part[j - 1]; j--) { word = part[j]; part[j] = part[j - 1]; part[j - 1] = word }
@@ -35,6 +35,7 @@ inventory_mounts() {
     kind == "squashfs" && $5 ~ /\/store\/[^\/]+\/[^\/]+$/ { next }
     {
       if (is_near && kind !~ /^(squashfs|iso9660|devtmpfs|rootfs)$/ && ("," $6 ",") !~ /,ro,/) print $5 >near
+      if (source == own) source = "NODE"
       sub(/^\/dev\/loop[0-9]+$/, "/dev/loop", source)
       sub(/^UUID=.*|^\/dev\/disk\/by-.*/, "a disk", source)
       text = kind " " source ($4 == "/" ? "" : "[" $4 "]") " " sorted($6, "^(no|rel|strict|lazy)a?time$")

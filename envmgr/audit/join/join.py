@@ -111,7 +111,8 @@ class OfNode:
         if harm.finding.check == "loading":
             wanted += ["module", ":module"]
         here = replace(harm, node=self.node)
-        return harm.line or next((place for name in wanted if (place := self._view.sets(here, name))), "")
+        own = harm.line if harm.line.startswith(("/etc/", "/root/", f"{self._view.home}/")) else ""  # no vendor's
+        return own or next((place for name in wanted if (place := self._view.sets(here, name))), "")
 
 
 def _file(place: str) -> str:

@@ -133,6 +133,11 @@ def _below_or_above(harm: Harm, of: Difference, _: View) -> bool:
     )
 
 
+def _its_name_is_said(harm: Harm, of: Difference, _: View) -> bool:
+    name = of.path.rpartition("/")[2].partition(".")[0]
+    return of.kind in ("prog", "link") and len(name) > 3 and name in re.findall(r"[\w+-]+", harm.text)
+
+
 def _state_of_its_shell(harm: Harm, of: Difference, _: View) -> bool:
     return of.kind in ("flags", "ifs", "alias", "func", "umask") and _same_shell(harm, of)
 
@@ -158,6 +163,7 @@ RELATIONS: tuple[tuple[str, Relation], ...] = (
     ("the library is named", _library),
     ("it holds what is named", _below_or_above),
     ("it is a state of that shell", _state_of_its_shell),
+    ("its name is said", _its_name_is_said),
 )
 
 

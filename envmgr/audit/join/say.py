@@ -78,7 +78,8 @@ def _told(of: Difference) -> tuple[Severity, str, Steps]:
 
 
 def _severity(differences: Sequence[Difference]) -> Severity:
-    return min((_told(of)[0] for of in differences), key=_ORDER.__getitem__, default="warning")
+    found = (_told(of)[0] for of in differences if not of.apart)
+    return min(found, key=_ORDER.__getitem__, default="note")
 
 
 def _sentence(cause: Cause, what: Difference) -> str:

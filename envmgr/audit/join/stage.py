@@ -91,8 +91,8 @@ def _seen_there(found: Sequence[Difference], wanted: Wanted, seen: Seen) -> Iter
             tree = next((of for of in trees if node in of.nodes and path.startswith(f"{of.key}/")), None)
             if value != right and (tree or path in named or None not in (value, right)):
                 kind, other = (value or right or "").split(" ")[0], (tree.others if tree else wanted.normal[:1])
-                nodes, known = (tree.nodes, tree.known) if tree else ((node,), True)
-                yield Difference(kind, path, "", _value(value), _value(right), nodes, other, known)
+                nodes, known, apart = (tree.nodes, tree.known, tree.apart) if tree else ((node,), True, False)
+                yield Difference(kind, path, "", _value(value), _value(right), nodes, other, known, apart)
 
 
 def _is_in(of: Difference, tree: Difference) -> bool:

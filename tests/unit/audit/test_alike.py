@@ -173,8 +173,17 @@ def test_line_that_a_trace_shows_is_named_and_all_that_it_sets_is_one_cause() ->
 
 
 def test_what_a_known_harm_breaks_or_leads_to_follows_from_it_and_nothing_else_does() -> None:
-    said = Found("error", "bash-login (alice)", "cannot import /opt/a/python/x.py", nodes=NODES, account="alice")
-    other = Found("error", "bash-login (alice)", "no `module` command", nodes=NODES, account="alice")
+    said = Found(
+        "error",
+        "bash-login (alice)",
+        "cannot import /opt/a/python/x.py",
+        nodes=NODES,
+        context="bash-login",
+        account="user",
+    )
+    other = Found(
+        "error", "bash-login (alice)", "no `module` command", nodes=NODES, context="bash-login", account="user"
+    )
     found = judged(USES, said, other)
     assert [(each.found, [c.found for c in each.consequences]) for each in found] == [
         (said.found, [PYTHONPATH]),

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.audit.checks import all_checks, get_check
 from envmgr.audit.inventory.facts import NodeInventory, read_inventory
 from envmgr.audit.inventory.kinds import KINDS
 from envmgr.audit.inventory.texts import inventory_texts
@@ -83,7 +82,7 @@ def shell(folder: Path, name: str, before: str = "") -> str:
 
 def read(answer: str, beginning: str = "") -> NodeInventory:
     facts, _, _ = read_answer(answer.replace("@inventory", f"@{beginning}inventory"))
-    return read_inventory(facts, beginning)
+    return read_inventory(facts, beginning, "shell" if beginning else "node")
 
 
 def changes(before: NodeInventory, after: NodeInventory) -> dict[tuple[str, str], tuple[str | None, str | None]]:
@@ -258,8 +257,3 @@ def test_answer_without_the_look_is_closed_whole_and_other_facts_are_passed_over
     gone = read_inventory(facts)
     assert dict(gone.values) == {}
     assert gone.closed == {name for name, kind in KINDS.items() if kind.scope == "node"}
-
-
-def test_inventory_is_asked_for_by_name_alone() -> None:
-    assert "inventory" not in all_checks()
-    assert get_check("inventory").named

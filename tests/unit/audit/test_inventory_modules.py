@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ __all__ = ["place"]  # a fixture
 
 
 @pytest.fixture
-def top(place: Path) -> Iterator[Path]:
+def top(place: Path) -> Path:
     folder = place / "m"
     for package in ("a", "b"):
         (folder / package).mkdir(parents=True)

@@ -183,8 +183,10 @@ def test_what_a_file_no_longer_sets_follows_from_what_became_of_the_file() -> No
         seen={"c1": place, "c2": {}},
     )
     assert told == [
-        "warning c2: /home: /home is tmpfs none rw here, and nothing is mounted there on others (and 2 differences that "
-        "come with it) | on the node: `umount /home`, and out of /etc/fstab"
+        (
+            "warning c2: /home: /home is tmpfs none rw here, and nothing is mounted there on others (and 2 differences that "
+            "come with it) | on the node: `umount /home`, and out of /etc/fstab"
+        )
     ]
 
 

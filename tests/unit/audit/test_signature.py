@@ -24,13 +24,7 @@ TIMER = (
 
 
 def node(**facts: str) -> dict[str, str]:
-    said = {
-        "state": "signed",
-        "flip": "1 7",
-        "prefix": "/sw",
-        "late": "no",
-        "signers": "a" * 64,
-    } | facts
+    said = {"state": "signed", "flip": "1 7", "prefix": "/sw", "late": "no", "signers": "a" * 64} | facts
     return {"signature.looked.node": "yes"} | {f"signature.{k}": v for k, v in said.items() if v}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,9 @@ from envmgr.audit.checks import get_check
 from envmgr.audit.controller import SlurmView
 from envmgr.audit.inventory.differences import differences
 from envmgr.audit.inventory.kinds import KINDS
-from envmgr.audit.join.stage import by_what_differs
+from envmgr.audit.inventory.places import places_of
 from envmgr.audit.judge import judge
 from envmgr.audit.model import Evidence
-from envmgr.audit.second_look import Seen
 from envmgr.nodes.envelope import Reply
 from envmgr.nodes.slurm import node_rows
 from envmgr.system.run import Runner
@@ -78,13 +76,17 @@ def test_state_that_comes_with_jobs_is_none(state: str, tmp_path: Path) -> None:
 def seen(odd: Mapping[str, str], *, states: Mapping[str, tuple[str, str]] | None = None) -> Evidence:
     """Three nodes, with a domain; the second has the row `odd`."""
     view = SlurmView(states or dict.fromkeys(("c1", "c2", "c3"), IDLE), "", {"c1": COMMON, "c2": odd, "c3": COMMON})
-    given = evidence({key: {"inventory.looked.node": "yes"} for key in OWN}, own=OWN, slurm=view.states)
+    given = evidence(
+        {key: {"inventory.looked.node": "yes", "inventory.looked.login": "yes"} for key in OWN},
+        own=OWN,
+        slurm=view.states,
+    )
     return replace(given, slurm=view)
 
 
 def report(given: Evidence) -> list[str]:
     checks = {name: get_check(name) for name in ("inventory", "slurm", "nodes")}
-    made = judge(given, checks, explain=partial(by_what_differs, look_again=lambda _: Seen({})))
+    made = judge(given, checks)
     return [
         " > ".join([f"{f.severity} {f.nodes}: {f.where}: {f.found} | {f.hint}", *(c.found for c in f.consequences)])
         for f in made.findings
@@ -134,7 +136,8 @@ def test_rows_are_compared_between_like_nodes(odd: dict[str, str], line: list[st
 
 
 def test_gpu_that_one_node_has_more_is_a_note_and_one_that_it_lacks_is_a_warning() -> None:
-    (more,) = differences(seen(COMMON | {"Gres": "gpu:1"}))
+    of = seen(COMMON | {"Gres": "gpu:1"})
+    (more,) = differences(places_of(of), of)
     assert KINDS["slurm"].told(more.key, more.value, more.right, "c2")[0] == "note"
     assert KINDS["slurm"].told(more.key, more.right, more.value, "c2")[0] == "warning"
 
@@ -142,7 +145,7 @@ def test_gpu_that_one_node_has_more_is_a_note_and_one_that_it_lacks_is_a_warning
 def test_down_node_comes_from_a_slurmd_that_does_not_run_and_a_drained_one_from_nothing() -> None:
     def given(state: str) -> Evidence:
         base = seen(COMMON, states={"c1": IDLE, "c2": (state, "disk"), "c3": IDLE})
-        facts = {"inventory.looked.node": "yes", "inventory.daemon": r"slurmd\truns"}
+        facts = {"inventory.looked.node": "yes", "inventory.looked.login": "yes", "inventory.daemon": r"slurmd\truns"}
         odd = facts | {"inventory.daemon": r"slurmd\tdoes not run"}
         ssh = evidence({"c1.x": facts, "c2.x": odd, "c3.x": facts}, own=OWN).fleet
         lost = Reply("c2.x", "unreachable", "", f"Slurm: {state}: disk", 0.0, 1.0)

@@ -13,6 +13,7 @@ from envmgr.probe.model import CONTEXTS, ShellAccount, ShellContext
 _LIFE = ("slurm", "nodes", "ssh", "mount", "generation", "contexts", "loading", "resolution", "software")
 _STATE = "inventory"  # what is known to harm, wherever it is: a note of it is traced, too
 _OF_LOGIN = _LIFE[_LIFE.index("contexts") + 1 :]  # asked in the user's login shell
+_IN_LOGIN = " in a login shell: "  # as the check `nodes` says of a stage
 _PATH = re.compile(r"(?<![\w.])/[\w.+@-]+(?:/[\w.+@-]+)*")
 _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9_]{2,}\b")
 _PLACE = re.compile(r"(/[\w.+/@-]+):(?: line )?(\d+)\b")
@@ -76,7 +77,8 @@ def harms_of(loose: Iterable[Loose], nodes: frozenset[str]) -> Iterator[Harm]:
     for one in loose:
         if one.finding.severity == "note" and one.finding.check != _STATE:
             continue
-        context = _BY_NAME.get(one.context, CONTEXTS[0] if one.finding.check in _OF_LOGIN else None)
+        login = one.finding.check in _OF_LOGIN or _IN_LOGIN in one.finding.found
+        context = _BY_NAME.get(one.context, CONTEXTS[0] if login else None)
         there = sorted(one.nodes) or [""]
         alike = not one.finding.between and nodes <= one.nodes and len(nodes) > 1
         for node in there:

@@ -246,3 +246,14 @@ def test_stage_of_a_login_shell_that_ends_follows_from_what_that_shell_reads() -
     )
     assert [text.partition(": ")[0] for text in told] == ["error c2"]
     assert told[0].endswith("> asking Lmod in a login shell: the shell ended")
+
+
+def test_line_that_sets_it_on_healthy_nodes_too_explains_nothing() -> None:
+    told = judged(
+        {"inventory.pkg": r"x\t2"},
+        harm("PATH is /bin"),
+        usual={"inventory.pkg": r"x\t1"},
+        seen=dict.fromkeys(("c1", "c2"), {"second_look.bash-login.user": r"set\tPATH\t/etc/profile.d/zz-envmgr.sh:9"}),
+    )
+    assert told[0].startswith("error c2: bash-login (alice): PATH is /bin | ")
+    assert "zz-envmgr" not in told[0]

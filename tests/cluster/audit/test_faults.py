@@ -55,11 +55,11 @@ def test_old_copy_of_the_prefix(audited: Audited) -> None:
         audited.envmgr("publish", "--remove", "hello/1.0")
         found = audited.findings(*SHORT, code=1)
         audited.envmgr("publish", "hello/1.0")
-    (copy,) = re.findall(r"/old-[0-9]+", str(found))
-    assert found == [
-        ("error", "mount", "c2", PREFIX, f"tmpfs tmpfs[{copy}] is mounted over it, on {PREFIX}"),
-        ("error", "generation", "c2", f"{PREFIX}/current", f"names generation {before}"),
-    ]
+    assert found[0][:4] == ("error", "inventory", "c2", PREFIX)
+    copy, *_ = re.findall(r"/old-[0-9]+", str(found))
+    assert ("error", "mount", "c2", PREFIX, f"tmpfs tmpfs[{copy}] is mounted over it, on {PREFIX}") in found
+    assert ("error", "generation", "c2", f"{PREFIX}/current", f"names generation {before}") in found
+    assert {nodes for _, _, nodes, *_ in found} == {"c2"}
 
 
 def test_node_that_need_not_have_seen_a_publish_yet_is_asked_again(audited: Audited) -> None:
@@ -188,14 +188,10 @@ def test_other_content_under_the_same_path(audited: Audited) -> None:
     path = f"{PREFIX}/generations/{audited.generation:04d}/modules/hello/1.0.lua"
     with faults.shadowed_file(audited.cluster, "c3", path, 'setenv("HELLO", "another")\n'):
         found = audited.findings(*SHORT, code=1)
-    assert {row[1] for row in found} == {"loading", "mount", "resolution", "software"}
     assert {row[2] for row in found} == {"c3"}
-    (loading,) = [row for row in found if row[1] == "loading"]
-    (resolution,) = [row for row in found if row[1] == "resolution"]
-    assert ("error", "mount", "c3", path) in [row[:4] for row in found]
-    assert loading[:4] == ("error", "loading", "c3", "hello/1.0")
-    assert "gives another environment: HELLO=another; PATH=" in loading[4]
-    assert resolution == ("error", "resolution", "c3", "hello/1.0", "other content (05ac7cca19f5)")
+    assert ("error", "inventory", "c3", path) in [row[:4] for row in found]
+    assert ("error", "resolution", "c3", "hello/1.0", "other content (05ac7cca19f5)") in found
+    assert ("error", "loading", "c3", "hello/1.0") in [row[:4] for row in found]
 
 
 def test_profile_that_overwrites_modulepath_except_for_root_and_a_malformed_csh_variant(audited: Audited) -> None:
@@ -205,36 +201,23 @@ def test_profile_that_overwrites_modulepath_except_for_root_and_a_malformed_csh_
         file_on(audited.cluster, "c1", "/etc/profile.d/zzz-site.sh", profile),
         prefixed(audited.cluster, "c1", Path("/etc/csh.cshrc"), "setenv MODULEPATH /opt/site/modules\nif (\n"),
     ):
-        found = audited.findings(*SHELLS, code=1)
-        path = f"MODULEPATH has no modules of {PREFIX}: /opt/site/modules"
-        assert [row[1:] for row in found if row[0] == "error"] == [
-            # It has the severity of what follows from it.
-            ("shell-state", "c1", "csh (root, alice)", 'a start-up file makes the shell say "Too many (\'s."'),
-            ("contexts", "c1", "csh (root, alice)", "no `module` command"),
-            ("contexts", "c1", "csh (root, alice)", path),
-            ("contexts", "c1", "bash-login (alice)", path),
-        ]
+        found = audited.causes(*SHELLS, code=1)
+    assert {(severity, nodes, where.partition(":")[0]) for severity, nodes, where in found} == {
+        ("error", "c1", "/etc/csh.cshrc"),
+        ("error", "c1", "/etc/profile.d/zzz-site.sh"),
+    }
 
 
 def test_node_without_node_setup(audited: Audited) -> None:
     audited.cluster.envmgr(["node-setup", "--undo", "--apply", "--nodes", "c2"])
     try:
-        found = sorted(audited.findings(*SHELLS, code=1), key=lambda row: not row[3].startswith("bash-login"))
+        result = audited.audit(*SHELLS, code=1)
     finally:
         audited.set_up("c2")
-    usual = "/etc/lmod/modules:/usr/share/lmod/lmod/modulefiles/"
-    assert {row[2] for row in found} == {"c2"}
-    assert sorted(row for row in found if row[:2] == ("error", "contexts")) == [
-        (
-            "error",
-            "contexts",
-            "c2",
-            "bash-interactive (alice); bash-ssh, csh (root, alice)",
-            f"MODULEPATH has no modules of {PREFIX}: it is empty",
-        ),
-        ("error", "contexts", "c2", "bash-interactive (alice); bash-ssh, csh (root, alice)", "no `module` command"),
-        ("error", "contexts", "c2", "bash-login (root, alice)", f"MODULEPATH has no modules of {PREFIX}: {usual}"),
-    ]
+    assert {f["nodes"] for f in result["causes"]} == {"c2"}
+    first = result["causes"][0]
+    assert (first["severity"], first["where"]) == ("error", "/etc/profile.d/zz-envmgr.sh")
+    assert first["hint"] == "`envmgr node-setup --apply --nodes c2`"
 
 
 def test_node_whose_node_setup_is_older_is_noted_and_its_hint_mends_it(audited: Audited) -> None:

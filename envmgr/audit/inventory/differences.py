@@ -113,7 +113,7 @@ def _odd(values: Values, evidence: Evidence, kind: str) -> Iterator[_Odd]:
         if right is None and len(group) > 1 and not alone:  # two that differ, or halves
             first, *rest = sorted(group.items(), key=lambda of: (-len(of[1]), of[0]))
             yield rest[0][0], first[0], tuple(chain(*(nodes for _, nodes in rest))), first[1], False, False
-        elif right is None and kind in _OF_ALL and group is groups[-1] and len(values) > 1:  # one of each
+        elif right is None and kind in _OF_ALL and len(group) == 1 < len(values) and group is groups[-1]:  # one of each
             ((value, nodes),) = group.items()
             other = next(of for of in values if of != value)
             yield value, other, nodes, tuple(values[other]), False, True

@@ -30,8 +30,16 @@ class AuditJudged:
     mistakes: Mapping[str, UndeclaredFactError]
 
 
-def judge(evidence: Evidence, checks: Mapping[str, Check], look_again: LookAgain = lambda _: Seen()) -> AuditJudged:
-    """Judge, look again at nodes that differ, and return all findings by what they come from, the worst first."""
+def judge(
+    evidence: Evidence,
+    checks: Mapping[str, Check],
+    look_again: LookAgain = lambda _: Seen(),
+    kinds: Collection[str] = (),
+) -> AuditJudged:
+    """Judge, look again at nodes that differ, and return all findings by what they come from, the worst first.
+
+    Only these kinds of the inventory are compared, or all for none.
+    """
     rows: dict[str, tuple[Found, ...]] = {}
     dead: set[str] = set()
     mistakes: dict[str, UndeclaredFactError] = {}
@@ -50,7 +58,7 @@ def judge(evidence: Evidence, checks: Mapping[str, Check], look_again: LookAgain
     of_engine += joined(_not_looked_at(evidence, checks))
     loose += [Loose(finding) for finding in of_engine]
     left = same_on_nodes(_without_consequences(loose, dead, checks))
-    places = places_of(evidence) if "inventory" in checks else ()
+    places = tuple(place.only(kinds) for place in places_of(evidence)) if "inventory" in checks else ()
     return AuditJudged(by_what_differs(left, places, evidence, look_again), places, mistakes)
 
 

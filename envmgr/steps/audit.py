@@ -11,7 +11,7 @@ from pathlib import Path
 
 from envmgr.audit.ask.gather import gather
 from envmgr.audit.baseline import baseline_text, read_baseline
-from envmgr.audit.checks import all_checks, get_check
+from envmgr.audit.checks import all_checks, check_names, get_check
 from envmgr.audit.findings import Caused
 from envmgr.audit.fit.matrix import BY, matrix, observed
 from envmgr.audit.fit.staged import BY as STAGED_BY
@@ -47,6 +47,8 @@ def audit_nodes(ctx: Context, request: AuditRequest) -> AuditResult:
         raise InputError("audit-options", "--baseline and --reference each say what is right", hint="take one of them")
     began = time.monotonic()
     site = with_user(_with_times(ctx.site, request.node_timeout, request.deadline), request.user, ctx.environ)
+    kinds = KINDS.keys() & {*request.checks}
+    request = replace(request, checks=_without_kinds(request.checks))
     chosen = _checks([*request.checks, "software"] if request.deep and request.checks else request.checks)
     baseline = None if request.baseline is None else read_baseline(request.baseline)
     if (request.via or site.transport.via) != "ssh":
@@ -55,7 +57,7 @@ def audit_nodes(ctx: Context, request: AuditRequest) -> AuditResult:
     evidence = gathered.evidence
     if evidence.plan.alone:
         chosen = standing_alone(chosen)  # the others were not asked
-    judged = judge(evidence, chosen, gathered.look_again)
+    judged = judge(evidence, chosen, gathered.look_again, kinds)
     findings = judged.findings
     if not request.dry_run and evidence.plan.link == "current":
         left = max(2.0, site.transport.deadline - (time.monotonic() - began))
@@ -155,6 +157,12 @@ def _keep(
 def explain_check(check: str) -> ExplainResult:
     """Return the explanation of a check. Raises InputError `unknown-check`."""
     return ExplainResult(check.replace("_", "-"), get_check(check).text.strip())
+
+
+def _without_kinds(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the checks among names of checks and of kinds of the inventory, which has these."""
+    checks = [name for name in names if name not in KINDS or name in check_names()]
+    return (*checks, *(["inventory"] if KINDS.keys() & {*names} else []))
 
 
 def _checks(names: Sequence[str]) -> Mapping[str, Check]:

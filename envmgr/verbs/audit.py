@@ -36,7 +36,9 @@ def audit(
         list[str] | None,
         option("Look closely at this entry (may be repeated), or at `all`; by default at a sample.", "ENTRY"),
     ] = None,
-    check: Annotated[list[str] | None, option("Run only this check (may be repeated).", "CHECK")] = None,
+    check: Annotated[
+        list[str] | None, option("Run only this check, or section of the inventory (may be repeated).", "CHECK")
+    ] = None,
     deep: Annotated[
         bool, option("Also hash files of the installs on every node, and load all modules of other tools.")
     ] = False,

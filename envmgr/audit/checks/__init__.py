@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
+from envmgr.audit.inventory.kinds import KINDS
 from envmgr.audit.model import Check, check_of
 from envmgr.catalog.names import nearest
 from envmgr.errors import InputError
@@ -23,7 +24,7 @@ def get_check(name: str) -> Check:
     """
     module = name.replace("-", "_")
     if module not in check_names():
-        known = [each.replace("_", "-") for each in check_names()]
+        known = [each.replace("_", "-") for each in (*check_names(), *KINDS)]
         hint = did_you_mean(nearest(name, known), f"known: {', '.join(known)}")
         raise InputError("unknown-check", f"there is no check `{name}`", hint=hint)
     return check_of(importlib.import_module(f"{__name__}.{module}"))

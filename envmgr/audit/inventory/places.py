@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from envmgr.audit.inventory.facts import NodeInventory, read_inventory
 from envmgr.audit.inventory.kinds import Scope
@@ -25,6 +25,15 @@ class Place:
     name: str
     where: str
     told: Sequence[tuple[NodeInventory, tuple[str, ...]]]
+
+    def only(self, kinds: Collection[str]) -> Place:
+        """Return it with these kinds, or with all for none."""
+        if not kinds:
+            return self
+        told = (
+            (of, {at: value for at, value in of.values.items() if at[0] in kinds}, nodes) for of, nodes in self.told
+        )
+        return replace(self, told=[(replace(of, values=values), nodes) for of, values, nodes in told])
 
     @property
     def keys(self) -> frozenset[tuple[str, str]]:

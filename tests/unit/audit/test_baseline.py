@@ -119,3 +119,9 @@ def test_missing_fields_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError) as error:
         read(f"schema: {SCHEMA}\n", tmp_path)
     assert error.value.context == (f"values: {pydantic_says('missing')}",)
+
+
+def test_only_the_kinds_that_are_asked_for_are_compared() -> None:
+    of = place({("c1",): {("env", "A"): "1", ("file", "/etc/a"): "2"}})
+    assert of.only(()).keys == {("env", "A"), ("file", "/etc/a")}
+    assert of.only(["env"]).keys == {("env", "A")}

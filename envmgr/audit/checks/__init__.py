@@ -24,7 +24,7 @@ def get_check(name: str) -> Check:
     """
     module = name.replace("-", "_")
     if module not in check_names():
-        known = [each.replace("_", "-") for each in (*check_names(), *KINDS)]
+        known = sorted({each.replace("_", "-") for each in (*check_names(), *KINDS)})
         hint = did_you_mean(nearest(name, known), f"known: {', '.join(known)}")
         raise InputError("unknown-check", f"there is no check `{name}`", hint=hint)
     return check_of(importlib.import_module(f"{__name__}.{module}"))

@@ -1,4 +1,4 @@
-"""What the second look found on the way to what was named, and in folders whose digests differ."""
+"""Differences that the second look found on the way to what was named, and in folders whose digests differ."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ def _is_in(of: Difference, tree: Difference) -> bool:
 
 
 def _value(told: str | None) -> str | None:
-    """Return what is told of a path, `KIND VALUE`, without the kind."""
+    """Return what is reported of a path, `KIND VALUE`, without the kind."""
     return None if told is None else told.partition(" ")[2]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from envmgr.audit.inventory.kinds import KINDS
-from envmgr.audit.join.relations import RELATIONS, View, is_its_file, nearest
+from envmgr.audit.join.relations import RELATIONS, View, is_its_file, nearest, turned
 
 if TYPE_CHECKING:
     from envmgr.audit.inventory.differences import Difference
@@ -97,12 +97,11 @@ class OfNode:
 
     def explain(self, harm: Harm, *, traced: bool = True) -> Root | None:
         """Return what explains a harm of this node; None if nothing that differs, or that is `traced`, has a relation to it."""
-        near = ((nearest(harm, of, self._view), of) for of in self.all)
         # Of what is equally near, what others have counts more than what only this node has.
         ranked = [
             (at, -KINDS[of.kind].depth, of.right is None, number, of)
-            for number, (at, of) in enumerate(near)
-            if at is not None
+            for number, of in enumerate(self.all)
+            if (at := nearest(harm, of, self._view)) is not None
         ]
         best = min(ranked, default=None)
         if traced and (best is None or best[0] >= _TRACED) and (place := self.traced(harm)):
@@ -144,10 +143,13 @@ def _leads_below(of: Difference, path: str) -> bool:
 
 def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -> list[Cause]:
     """Return the causes: those of harms first, then what differs and harms nobody."""
-    nodes = sorted(
-        {view.sender} | {harm.node for harm in harms} | {node for of in differences for node in (*of.nodes, *of.others)}
-    )
-    of_node = {node: OfNode(node, differences, view) for node in nodes}
+    differences = turned(differences, harms, view)
+    nodes = {
+        view.sender,
+        *(harm.node for harm in harms),
+        *(node for of in differences for node in of.nodes + of.others),
+    }
+    of_node = {node: OfNode(node, differences, view) for node in sorted(nodes)}
     causes: dict[tuple[str, bool, str], Cause] = {}
     broken: set[tuple[str, str]] = set()
     for harm, root in _explained(harms, of_node, view.sender):

@@ -226,3 +226,11 @@ def test_node_alone_in_its_group_is_compared_with_the_majority_of_all_others() -
         groups={"thin": NODES, "fat": ("x1",)},
     )
     assert {node for each in differences(places_of(of), of) if each.known for node in each.nodes} == {"c1", "x1"}
+
+
+def test_what_harms_all_that_have_it_is_wrong_though_most_nodes_have_it() -> None:
+    usual, odd = {"inventory.dir": r"/opt/a\t700 root:root"}, {"inventory.dir": r"/opt/a\t755 root:root"}
+    told = judged(odd, harm("cannot run /opt/a/bin/x", "c1", "c3"), usual=usual)
+    assert told == [
+        "error c[1,3]: /opt/a: /opt/a is 700 root:root; 755 root:root on others | on the node: `chmod 755 /opt/a` > cannot run /opt/a/bin/x"
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -11,12 +11,10 @@ from envmgr.audit.second_look import Seen, traced_shell
 
 if TYPE_CHECKING:
     from envmgr.audit.inventory.differences import Difference
+    from envmgr.audit.inventory.looked_into import Lines
     from envmgr.audit.join.harms import Harm
 
     Relation = Callable[[Harm, Difference, "View"], bool]
-
-Lines = Mapping[tuple[str, str], tuple[str, ...]]
-"""(node, file) -> the lines that only it has, or lacks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,10 @@ class Audited:
         keys = ("severity", "check", "nodes", "where", "found")
         return [tuple(f[k] for k in keys) for f in self.audit(*argv, **options)["findings"]]  # type: ignore[misc]
 
+    def causes(self, *argv: str, **options: Any) -> list[tuple[str, str, str]]:
+        """(severity, nodes, where) of every finding that follows from no other one, in the audit's order."""
+        return [(f["severity"], f["nodes"], f["where"]) for f in self.audit(*argv, **options)["causes"]]
+
     def set_up(self, nodes: str) -> None:
         self.envmgr("node-setup", "--apply", "--nodes", nodes)
 

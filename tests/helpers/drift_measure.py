@@ -79,9 +79,15 @@ def line(finding: Mapping[str, Any]) -> str:
 
 
 def _has(text: str, word: str) -> bool:
-    """Whether one of the words is there by itself: a path is not named by one below it."""
-    alternatives = "|".join(re.escape(each) for each in word.split("|"))
-    return bool(re.search(rf"(?<![\w/.-])(?:{alternatives})(?![\w/-]|\.\w)", text, re.IGNORECASE))
+    """Whether one of the words is there by itself: a path is not named by one below it, unless it ends in `…`. Homes may be `~`."""
+    alternatives = "|".join(map(_pattern, word.replace("/home/alice/", "~/").split("|")))
+    return bool(re.search(alternatives, re.sub(r"/home/alice/|~alice/", "~/", text), re.IGNORECASE))
+
+
+def _pattern(word: str) -> str:
+    begins = "" if word.startswith("…") else r"(?<![\w/.-])"
+    ends = "" if word.endswith("…") else r"(?![\w/-]|\.\w)"
+    return f"{begins}{re.escape(word.strip('…'))}{ends}"
 
 
 def _texts(value: Any) -> Iterator[str]:

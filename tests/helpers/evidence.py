@@ -136,14 +136,7 @@ def evidence(
     fleet = Fleet(groups, own or {}, replies | {reply.node: reply for reply in lost}, lost)
     nodes = (*answers, *missing)
     return Evidence(
-        where,
-        plan,
-        nodes,
-        published(entries or {}),
-        {way: fleet},
-        slurm=view,
-        answers=asked_here or {},
-        **more,
+        where, plan, nodes, published(entries or {}), {way: fleet}, slurm=view, answers=asked_here or {}, **more
     )
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.helpers.cluster import Cluster
+from tests.helpers.drift_measure import Verdict, judged
+from tests.helpers.drifts import Drift
 from tests.helpers.easybuild.foreign_modules import MODULES, plant_easybuild
-from tests.helpers.foreign_drifts import ForeignDrift, follow
 from tests.helpers.trees import Tree, eessi_shaped, hand_written, plant, spack_shaped, tcl_written, use
 from tests.helpers.waiting import PATIENT
 
@@ -59,18 +60,10 @@ class Foreign:
         use(MODULES, self.cluster, NODES)
 
 
-def tried(drift: ForeignDrift, scene: Foreign) -> dict[str, Any] | None:
-    """The finding that tells it, None for one that is known not to be told; no other node is accused, and a hint that mends is followed."""
+def tried(drift: Drift, scene: Foreign) -> Verdict:
+    """What a whole audit is worth on it."""
     with drift.put(scene.cluster):
-        findings = scene.findings(*drift.ask)
-        told = drift.is_told(findings)
-        assert bool(told) != bool(drift.missed), (drift.name, findings)
-        assert not drift.strangers(findings), (drift.name, drift.strangers(findings))
-        if told and drift.mends:
-            assert follow(told, scene.cluster), told["hint"]
-            again = scene.findings(*drift.ask)
-            assert not drift.is_told(again), (drift.name, again)
-    return told
+        return judged(scene.audit("--via", "both", "--deep"), [drift.expected])
 
 
 def make(folder: Path, kinds: Sequence[str] = ("hand",)) -> Foreign:

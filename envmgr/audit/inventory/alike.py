@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from envmgr.audit.findings import AuditFinding, Loose
 from envmgr.audit.hints import hint_of
 from envmgr.audit.inventory.alike_rows import ROWS, AlikeRow
-from envmgr.audit.inventory.differences import Difference
 from envmgr.audit.inventory.kinds import KINDS
 from envmgr.audit.inventory.places import Place
 from envmgr.audit.model import AskedShell, Evidence
 from envmgr.audit.table import fill
 from envmgr.nodes.sets import fold
+
+if TYPE_CHECKING:
+    from envmgr.audit.inventory.differences import Difference
 
 
 def alike(places: Iterable[Place], evidence: Evidence, known: Iterable[Difference]) -> Iterator[Loose]:

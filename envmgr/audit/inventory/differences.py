@@ -109,7 +109,8 @@ def _odd(values: Values, evidence: Evidence, kind: str) -> Iterator[_Odd]:
         for value, nodes in group.items():
             if right is not None and value != right:
                 yield value, right, nodes, tuple(values[right]), True, like is None and few and kind not in _GOT
-        if right is None and len(group) > 1:  # two that differ, or halves
+        alone = kind in _OF_KIND and evidence.login.issuperset(chain(*group.values()))  # login nodes have other tasks
+        if right is None and len(group) > 1 and not alone:  # two that differ, or halves
             first, *rest = sorted(group.items(), key=lambda of: (-len(of[1]), of[0]))
             yield rest[0][0], first[0], tuple(chain(*(nodes for _, nodes in rest))), first[1], False, False
         elif right is None and kind in _OF_ALL and group is groups[-1] and len(values) > 1:  # one of each

@@ -18,8 +18,8 @@ _NONE: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The inventories of a place, each with the nodes that told it. `name` is for people and baselines, and empty for what
-    is drawn anew each day; `where` is the beginning of a shell's facts.
+    """The inventories of a place, each with the nodes that reported it. `name` is for people and baselines, and empty for what
+    is drawn again each day; `where` is the beginning of a shell's facts.
     """
 
     name: str

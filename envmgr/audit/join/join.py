@@ -115,7 +115,13 @@ class OfNode:
             wanted += ["module", ":module"]
         here = replace(harm, node=self.node)
         own = harm.line if harm.line.startswith(("/etc/", "/root/", f"{self._view.home}/")) else ""  # no vendor's
-        return own or next((place for name in wanted if (place := self._view.sets(here, name))), "")
+        places = ((name, self._view.sets(here, name)) for name in wanted)
+        return own or next((place for name, place in places if place and not self._is_usual(place, harm, name)), "")
+
+    def _is_usual(self, place: str, harm: Harm, name: str) -> bool:
+        """Return whether that line sets NAME on nodes that are right, too: what all have alike explains nothing that one has."""
+        there = {self._view.sets(replace(harm, node=node), name) for node in self._view.normal if node != self.node}
+        return not harm.alike and place in there and all(of.path != _file(place) for of in self._roots)
 
 
 def _file(place: str) -> str:

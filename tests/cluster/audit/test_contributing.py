@@ -11,6 +11,7 @@ import pytest
 from tests.helpers.audit_scene import Audited
 from tests.helpers.contributing import add_drift, copy_with
 from tests.helpers.done import Done
+from tests.helpers.drift_measure import judged
 
 COPY = "/opt/copy"
 UNAME = '#!/bin/sh\nif [ "$1" = -r ]; then echo 1.2.3; else exec /usr/bin/uname "$@"; fi\n'
@@ -47,8 +48,7 @@ def test_new_check_judges_nodes_against_this_host_and_the_new_format_tells_it(au
 def test_new_drift_is_told_as_its_row_says(audited: Audited, copy: Path) -> None:
     drift = add_drift(copy)
     with drift.put(audited.cluster):
-        result = audited.audit(*drift.ask, env={"PYTHONPATH": COPY})
-        told = drift.findings(result)
-        assert len(told) == len(drift.told), result["findings"]
-        assert drift.hint in told[0]["hint"]
-    assert audited.audit(*drift.ask, env={"PYTHONPATH": COPY}, code=0)["findings"] == []
+        result = audited.audit("--via", "ssh", env={"PYTHONPATH": COPY})
+    assert judged(result, [drift.expected]).why == ()
+    (row,) = result["causes"]
+    assert row["found"] == "/etc/ntp.conf is there, and not on others: clocks go apart"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tests.helpers.audit_scene import Audited
 from tests.helpers.cluster import faults
-from tests.helpers.cluster.disguises import do, file_on, prefixed
+from tests.helpers.cluster.disguises import do, file_on
 
 PREFIX = "/cluster/sw"
 # Every check, in one kind of shell: for faults that shells have no part in.
@@ -16,31 +14,12 @@ CONTEXTS = ("--check", "contexts", "--context", "bash-login", "--context", "bash
 
 def test_shell_that_ends_early_is_no_agreement(audited: Audited) -> None:
     """`exit` in a file of profile.d: the shell ends well, and has said nothing."""
-    early = "the shell ended before the probe in it: `exit` or `exec` in a start-up file?"
     with file_on(audited.cluster, "c3", "/etc/profile.d/aa-exit.sh", "exit 0\n"):
-        found = audited.findings("--via", "ssh", "--context", "bash-login", code=1)
-    assert [row for row in found if row[0] != "note"] == [
-        ("error", "contexts", "c3", "bash-login (root, alice)", f"cannot be probed: {early}"),
-        ("error", "nodes", "c3", "ssh", f"asking Lmod in a login shell: {early}"),
-    ]
-
-
-def test_bashrc_that_leaves_non_interactive_shells(audited: Audited) -> None:
-    line = "case $- in *i*) ;; *) exit ;; esac\n"
-    with file_on(audited.cluster, "c1", "/home/alice/.bashrc", line):  # /home is shared
-        found = audited.findings(*CONTEXTS, code=1)
-    early = "cannot be probed: the shell ended before the probe in it: `exit` or `exec` in a start-up file?"
-    assert found == [("error", "contexts", "c[1-3]", "bash-login, bash-ssh (alice)", early)]
-
-
-def test_module_of_another_program(audited: Audited) -> None:
-    """A function of one node, defined before ours is looked for."""
-    function = "module() { echo 'ERROR: Unable to locate a modulefile' >&2; return 1; }\n"
-    with prefixed(audited.cluster, "c2", Path("/etc/bash.bashrc"), function):
-        found = audited.findings(*CONTEXTS, code=1)
-    assert found == [
-        ("error", "contexts", "c2", "bash-ssh (root, alice)", "`module` is another function, of /etc/bash.bashrc")
-    ]
+        result = audited.audit("--via", "ssh", "--context", "bash-login", code=1)
+    (cause,) = result["causes"]
+    assert (cause["severity"], cause["nodes"], cause["where"]) == ("error", "c3", "/etc/profile.d/aa-exit.sh:1")
+    early = "the shell ended before the probe in it: `exit` or `exec` in a start-up file?"
+    assert f"cannot be probed: {early}" in {each["found"] for each in cause["consequences"]}
 
 
 def test_nothing_stays_in_tmp(audited: Audited) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 import pytest
@@ -23,17 +23,12 @@ SOURCE = "fs1:/export/sw"
 # Every check, in one kind of shell: for faults that shells have no part in.
 SHORT = ("--via", "ssh", "--context", "bash-ssh")
 # What looks at what shells have.
-SHELLS = ("--via", "ssh", "--check", "contexts", "--check", "shell-state", "--check", "software")
+SHELLS = ("--via", "ssh", "--check", "contexts", "--check", "inventory", "--check", "software")
+Fault = Callable[[Cluster, str], AbstractContextManager[None]]
 
 
-@contextmanager
-def login_node_too(audited: Audited) -> Iterator[None]:
-    """The shells of the host that audits are compared with those of the nodes."""
-    audited.cluster.write_site(login_nodes="login")
-    try:
-        yield
-    finally:
-        audited.cluster.write_site()
+def row(finding: dict[str, str]) -> tuple[str, ...]:
+    return tuple(finding[key] for key in ("severity", "check", "nodes", "where", "found"))
 
 
 # -- the prefix ---------------------------------------------------------------------------------------------------------
@@ -60,11 +55,11 @@ def test_old_copy_of_the_prefix(audited: Audited) -> None:
         audited.envmgr("publish", "--remove", "hello/1.0")
         found = audited.findings(*SHORT, code=1)
         audited.envmgr("publish", "hello/1.0")
-    (copy,) = re.findall(r"/old-[0-9]+", str(found))
-    assert found == [
-        ("error", "mount", "c2", PREFIX, f"tmpfs tmpfs[{copy}] is mounted over it, on {PREFIX}"),
-        ("error", "generation", "c2", f"{PREFIX}/current", f"names generation {before}"),
-    ]
+    assert found[0][:4] == ("error", "inventory", "c2", PREFIX)
+    copy, *_ = re.findall(r"/old-[0-9]+", str(found))
+    assert ("error", "mount", "c2", PREFIX, f"tmpfs tmpfs[{copy}] is mounted over it, on {PREFIX}") in found
+    assert ("error", "generation", "c2", f"{PREFIX}/current", f"names generation {before}") in found
+    assert {nodes for _, _, nodes, *_ in found} == {"c2"}
 
 
 def test_node_that_need_not_have_seen_a_publish_yet_is_asked_again(audited: Audited) -> None:
@@ -169,34 +164,21 @@ def test_dead_node(audited: Audited) -> None:
     assert result["asked"] == [{"way": "ssh", "answered": "c[1-2]", "silent": "", "unreachable": "c3"}]
 
 
-def test_frozen_node(audited: Audited) -> None:
-    with faults.frozen_node(audited.cluster, "c3"):
-        found = audited.findings(*SHORT, code=1)
-    assert [row for row in found if row[1] != "slurm"] == [  # Slurm may notice it, too
-        ("error", "nodes", "c3", "ssh", "unreachable: Connection timed out during banner exchange")
-    ]
-
-
-def test_stopped_sshd(audited: Audited) -> None:
-    with faults.sshd_stopped(audited.cluster, "c2"):
-        assert audited.findings(*SHORT, code=1) == [("error", "nodes", "c2", "ssh", "unreachable: Connection refused")]
-
-
-def test_changed_host_key(audited: Audited) -> None:
-    with faults.changed_host_key(audited.cluster, "c2"):
-        assert audited.findings(*SHORT, code=1) == [
-            ("error", "nodes", "c2", "ssh", "unreachable: Host key verification failed")
-        ]
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [(faults.sshd_stopped, "Connection refused"), (faults.changed_host_key, "Host key verification failed")],
+)
+def test_node_that_ssh_does_not_reach(audited: Audited, fault: Fault, why: str) -> None:
+    with fault(audited.cluster, "c2"):
+        result = audited.audit(*SHORT, code=1)
+    assert ("error", "nodes", "c2", "ssh", f"unreachable: {why}") == row(result["causes"][0])
 
 
 def test_banner_does_not_hurt_and_is_told(audited: Audited) -> None:
-    said = 'a start-up file prints "Welcome to the cluster!"'
     with faults.banner(audited.cluster, "c2"):
-        found = audited.findings(code=1)
-    assert [row for row in found if row[1] != "startup-files"] == [
-        ("warning", "contexts", "c2", "bash-ssh, csh (root, alice)", said),
-        ("note", "contexts", "c2", "bash-login (root, alice); bash-interactive (alice)", said),
-    ]
+        result = audited.audit(code=1)
+    assert {(f["severity"], f["nodes"]) for f in result["causes"]} == {("warning", "c2")}
+    assert 'a start-up file prints "Welcome to the cluster!"' in {f["found"] for f in result["findings"]}
 
 
 # -- what shells and Lmod find ------------------------------------------------------------------------------------------
@@ -206,14 +188,10 @@ def test_other_content_under_the_same_path(audited: Audited) -> None:
     path = f"{PREFIX}/generations/{audited.generation:04d}/modules/hello/1.0.lua"
     with faults.shadowed_file(audited.cluster, "c3", path, 'setenv("HELLO", "another")\n'):
         found = audited.findings(*SHORT, code=1)
-    assert {row[1] for row in found} == {"loading", "mount", "resolution", "software"}
     assert {row[2] for row in found} == {"c3"}
-    (loading,) = [row for row in found if row[1] == "loading"]
-    (resolution,) = [row for row in found if row[1] == "resolution"]
-    assert ("error", "mount", "c3", path) in [row[:4] for row in found]
-    assert loading[:4] == ("error", "loading", "c3", "hello/1.0")
-    assert "gives another environment: HELLO=another; PATH=" in loading[4]
-    assert resolution == ("error", "resolution", "c3", "hello/1.0", "other content (05ac7cca19f5)")
+    assert ("error", "inventory", "c3", path) in [row[:4] for row in found]
+    assert ("error", "resolution", "c3", "hello/1.0", "other content (05ac7cca19f5)") in found
+    assert ("error", "loading", "c3", "hello/1.0") in [row[:4] for row in found]
 
 
 def test_profile_that_overwrites_modulepath_except_for_root_and_a_malformed_csh_variant(audited: Audited) -> None:
@@ -223,102 +201,23 @@ def test_profile_that_overwrites_modulepath_except_for_root_and_a_malformed_csh_
         file_on(audited.cluster, "c1", "/etc/profile.d/zzz-site.sh", profile),
         prefixed(audited.cluster, "c1", Path("/etc/csh.cshrc"), "setenv MODULEPATH /opt/site/modules\nif (\n"),
     ):
-        found = audited.findings(*SHELLS, code=1)
-        path = f"MODULEPATH has no modules of {PREFIX}: /opt/site/modules"
-        assert [row[1:] for row in found if row[0] == "error"] == [
-            # It has the severity of what follows from it.
-            ("shell-state", "c1", "csh (root, alice)", 'a start-up file makes the shell say "Too many (\'s."'),
-            ("contexts", "c1", "csh (root, alice)", "no `module` command"),
-            ("contexts", "c1", "csh (root, alice)", path),
-            ("contexts", "c1", "bash-login (alice)", path),
-        ]
-
-
-def test_modules_and_profile_line_on_the_login_node_only(audited: Audited) -> None:
-    """A folder that was never exported: `module load` works at the prompt and fails in every job."""
-    module, usual = "/opt/site/modules/foo/1.0.lua", "/etc/lmod/modules:/usr/share/lmod/lmod/modulefiles"
-    with (
-        login_node_too(audited),
-        file_on(audited.cluster, "login", module, 'setenv("FOO", "1")\n'),
-        file_on(
-            audited.cluster, "login", "/etc/profile.d/site.sh", "export MODULEPATH=$MODULEPATH:/opt/site/modules\n"
-        ),
-    ):
-        assert audited.findings("--context", "bash-login", code=1) == [
-            (
-                "warning",
-                "contexts",
-                "",
-                "bash-login (root, alice)",
-                (
-                    f"MODULEPATH has {usual} apart from the generation on c[1-3]; "
-                    f"MODULEPATH has {usual}:/opt/site/modules apart from the generation on login"
-                ),
-            )
-        ]
-
-
-def test_folder_of_modules_that_lists_others_on_one_node(audited: Audited) -> None:
-    with file_on(audited.cluster, "c2", "/etc/lmod/modules/old/3.1.lua", ""):
-        assert audited.findings(*SHORT, code=1) == [
-            ("warning", "resolution", "c2", "/etc/lmod/modules", "`module avail` also lists old/3.1")
-        ]
-
-
-def test_modulefile_of_others_that_was_edited_on_one_node(audited: Audited) -> None:
-    file = "/etc/lmod/modules/site/1.0.lua"
-    with ExitStack() as stack:
-        for node in audited.cluster.compute:
-            stack.enter_context(
-                file_on(audited.cluster, node, file, f'setenv("SITE", "{"odd" if node == "c3" else ""}")\n')
-            )
-        found = audited.findings("--via", "ssh", "--check", "modulefiles", "--check", "resolution", code=1)
-    assert found == [("warning", "modulefiles", "c3", "/etc/lmod/modules", "other content: site/1.0.lua")]
-
-
-def test_modules_that_one_node_lacks_below_a_folder_that_a_line_of_all_nodes_names(audited: Audited) -> None:
-    folder, line = "/opt/apps/modulefiles", "export MODULEPATH=/opt/apps/modulefiles:$MODULEPATH\n"
-    with ExitStack() as stack:
-        for node in audited.cluster.compute:
-            stack.enter_context(file_on(audited.cluster, node, "/etc/profile.d/local-apps.sh", line))
-            for module in ("vasp/6", *(["gromacs/2024"] if node != "c2" else [])):
-                stack.enter_context(file_on(audited.cluster, node, f"{folder}/{module}.lua", ""))
-        result = audited.audit("--via", "ssh", "--check", "contexts", "--check", "resolution", code=1)
-    assert [(f["severity"], f["check"], f["nodes"], f["found"]) for f in result["causes"]] == [
-        ("warning", "contexts", "c[1-3]", f"MODULEPATH lacks {folder}"),
-        ("warning", "resolution", "c2", "`module avail` does not list gromacs/2024"),
-    ]
-
-
-def test_modules_in_a_folder_before_ours(audited: Audited) -> None:
-    with (
-        file_on(audited.cluster, "c2", "/opt/first/hello/1.0.lua", ""),
-        file_on(audited.cluster, "c2", "/etc/profile.d/zzz.sh", "export MODULEPATH=/opt/first:$MODULEPATH\n"),
-    ):
-        found = audited.findings("--check", "resolution", code=1)
-    assert ("error", "resolution", "c2", "hello/1.0", "taken from /opt/first") in found
-    assert ("error", "resolution", "c2", "hello/1.0", "resolves to /opt/first/hello/1.0.lua") in found
+        found = audited.causes(*SHELLS, code=1)
+    assert {(severity, nodes, where.partition(":")[0]) for severity, nodes, where in found} == {
+        ("error", "c1", "/etc/csh.cshrc"),
+        ("error", "c1", "/etc/profile.d/zzz-site.sh"),
+    }
 
 
 def test_node_without_node_setup(audited: Audited) -> None:
     audited.cluster.envmgr(["node-setup", "--undo", "--apply", "--nodes", "c2"])
     try:
-        found = sorted(audited.findings(*SHELLS, code=1), key=lambda row: not row[3].startswith("bash-login"))
+        result = audited.audit(*SHELLS, code=1)
     finally:
         audited.set_up("c2")
-    usual = "/etc/lmod/modules:/usr/share/lmod/lmod/modulefiles/"
-    assert {row[2] for row in found} == {"c2"}
-    assert sorted(row for row in found if row[:2] == ("error", "contexts")) == [
-        (
-            "error",
-            "contexts",
-            "c2",
-            "bash-interactive (alice); bash-ssh, csh (root, alice)",
-            f"MODULEPATH has no modules of {PREFIX}: it is empty",
-        ),
-        ("error", "contexts", "c2", "bash-interactive (alice); bash-ssh, csh (root, alice)", "no `module` command"),
-        ("error", "contexts", "c2", "bash-login (root, alice)", f"MODULEPATH has no modules of {PREFIX}: {usual}"),
-    ]
+    assert {f["nodes"] for f in result["causes"]} == {"c2"}
+    first = result["causes"][0]
+    assert (first["severity"], first["where"]) == ("error", "/etc/profile.d/zz-envmgr.sh")
+    assert first["hint"] == "`envmgr node-setup --apply --nodes c2`"
 
 
 def test_node_whose_node_setup_is_older_is_noted_and_its_hint_mends_it(audited: Audited) -> None:
@@ -372,6 +271,13 @@ def test_node_without_csh_is_not_waited_for(audited: Audited) -> None:
     finally:
         do(audited.cluster, "c2", f"for f in {' '.join(paths)}; do mv $f-away $f; done")
     assert found == [("warning", "contexts", "c2", "csh (root, alice)", "csh is not there")]
+
+
+def test_reference_is_right_whatever_others_have(audited: Audited) -> None:
+    path = "/etc/profile.d/site.sh"
+    with file_on(audited.cluster, "c2", path, "export SITE_NAME=lab\n"):
+        assert audited.causes("--via", "ssh", code=1) == [("warning", "c2", path)]
+        assert audited.causes("--via", "ssh", "--reference", "c2", code=1) == [("warning", "c[1,3]", path)]
 
 
 def test_entries_hidden_by_an_rc_file_of_every_node(audited: Audited) -> None:

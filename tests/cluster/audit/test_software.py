@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -30,6 +30,10 @@ def of_software(rows: ROWS) -> list[tuple[str, str, str, str]]:
     return [(severity, nodes, where, found) for severity, check, nodes, where, found in rows if check == "software"]
 
 
+def rows_of(result: dict[str, Any]) -> ROWS:
+    return [tuple(f[key] for key in ("severity", "check", "nodes", "where", "found")) for f in result["findings"]]
+
+
 @contextmanager
 def done(audited: Audited, node: str, command: str, undo: str) -> Iterator[None]:
     audited.cluster.sh(node, command, check=True)
@@ -43,17 +47,13 @@ def test_empty_file_system_over_an_install_is_told_with_what_takes_it_away(audit
     root = installed(audited)
     with done(audited, "c2", f"mount -t tmpfs none {root}", f"umount {root} 2>/dev/null || :"):
         result = audited.audit(*SHORT, code=1)
-        of = [f for f in result["findings"] if f["check"] == "software" and f["where"] == "hello/1.0"]
-        assert [(f["severity"], f["nodes"], f["found"]) for f in of] == [
-            ("error", "c2", f"another file system lies over it, on {root} (tmpfs none)")
-        ]
+        first = result["causes"][0]
+        assert (first["severity"], first["nodes"], first["where"]) == ("error", "c2", root)
+        over = f"another file system lies over it, on {root} (tmpfs none)"
+        assert ("error", "c2", "hello/1.0", over) in of_software(rows_of(result))
         rows = {row["nodes"]: row["fit"] for row in result["matrix"] if row["entry"] == "hello/1.0"}
         assert rows == {"c[1,3]": True, "c2": False}
-        mount = [f for f in result["findings"] if f["check"] == "mount"]
-        mount = [f for f in mount if not re.search(r" in [0-9.]+ s$", f["found"])]  # a slow answer, on a busy machine
-        assert [(f["nodes"], f["where"]) for f in mount] == [("c2", root)]
-        for hint in (of[0]["hint"], mount[0]["hint"]):  # it is a command, and mends
-            assert hint.startswith(f"on the node: `umount {root}`")
+        assert first["hint"].startswith(f"on the node: `umount {root}`")  # it is a command, and mends
         audited.cluster.sh("c2", f"umount {root}", check=True)
         assert audited.findings(*SHORT, code=0) == []
 

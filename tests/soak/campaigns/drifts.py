@@ -13,9 +13,10 @@ import re
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from tests.helpers.trees import hand_written, plant, use
 from tests.helpers.user_actions import Looks, look, noticed, steady
 
 ROUNDS = 100
-_VIA = ("--via", "both")
+VIA = ("--via", "both")
 _DRAWN = 30
 
 
@@ -49,21 +50,43 @@ class Healthy:
     def noticed(self) -> dict[str, tuple[str, ...]]:
         return noticed(self.looks, look(self.scene.cluster), self.unsteady)
 
+    def resume(self) -> None:
+        """Let Slurm use the nodes again that jobs have drained, as an administrator does once the cause is gone."""
+        cluster = self.scene.cluster
+        cluster.sh("login", f"scontrol update nodename={','.join(cluster.compute)} state=resume")
+        cluster.wait_idle()
+
+    def left(self) -> list[str]:
+        """What files, folders and mounts are not as before."""
+        self.resume()
+        return differences(self.files, state(self.scene.cluster))
+
+
+Round = Callable[[Healthy], tuple[Counter[str], list[str], list[str]]]
+"""What is counted, what is told besides, and what is not as before."""
+
 
 def play(seed: int, first: int, last: int) -> Iterator[str]:
+    yield from played(
+        (f"drifts {first} to {number}", partial(_round, random.Random(f"{seed} {number}")))
+        for number in range(first, last + 1)
+    )
+
+
+def played(rounds: Iterable[tuple[str, Round]]) -> Iterator[str]:
+    """Yield what each round told, and all counts so far. A cluster on which something is left behind is made anew."""
     count: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="soak-") as folder, ExitStack() as clusters:
         healthy = None
-        for number in range(first, last + 1):
+        for number, (name, play_it) in enumerate(rounds):
             healthy = healthy or _healthy(Path(folder) / f"lab{number}", clusters)
-            said, told, left = _round(random.Random(f"{seed} {number}"), healthy)
+            said, told, left = play_it(healthy)
             count.update(said)
             if left:
                 told.append(f"left behind, the cluster is made anew: {', '.join(left[:6])}")
                 healthy.scene.cluster.down()
                 healthy = None
-            summary = [f"drifts {first} to {number}: {_words(count)}"]
-            yield "\n    ".join([_words(said), *told, *summary])
+            yield "\n    ".join([_words(said), *told, f"{name}: {_words(count)}"])
 
 
 def _words(count: Counter[str]) -> str:
@@ -80,7 +103,7 @@ def _healthy(folder: Path, clusters: ExitStack) -> Healthy:
     use(tree.folder, cluster, nodes)
     places, looks = find(cluster), look(cluster)
     unsteady = steady(looks, look(cluster), look(cluster))
-    lines = frozenset(line(finding) for finding in scene.audit(*_VIA)["findings"])
+    lines = frozenset(line(finding) for finding in scene.audit(*VIA)["findings"])
     return Healthy(scene, places, state(cluster), looks, unsteady, lines)
 
 
@@ -94,25 +117,20 @@ def _round(chance: random.Random, healthy: Healthy) -> tuple[Counter[str], list[
         try:
             with ExitStack() as back:
                 put = _put(drifts, healthy, back)
-                result = healthy.scene.audit(*_VIA) if put else {}
+                result = healthy.scene.audit(*VIA) if put else {}
                 if "causes" in result:
-                    said, told = _measured(drifts, put, result, healthy)
+                    said, told = measured(put, result, healthy)
+                    told[:0] = [
+                        f"{len(of.harmed)} nodes harmed by {one.kind}" for one, of in zip(drifts, put, strict=True)
+                    ]
         except (ClusterError, json.JSONDecodeError):  # refused, or no audit on a host that lost so much
             put = []
         except subprocess.TimeoutExpired:
             put, said, told = [], Counter(badly=1), ["the audit does not end"]
-        _resume(healthy)
-        left = differences(healthy.files, state(cluster)) or [*map(str, healthy.noticed().items())]
+        left = healthy.left() or [*map(str, healthy.noticed().items())]
         if said or left:
             return said, [*map(str, drifts), *told], left
     raise AssertionError(f"nothing could be put in {_DRAWN} draws")
-
-
-def _resume(healthy: Healthy) -> None:
-    """Let Slurm use the nodes again that jobs have drained, as an administrator does once the cause is gone."""
-    cluster = healthy.scene.cluster
-    cluster.sh("login", f"scontrol update nodename={','.join(cluster.compute)} state=resume")
-    cluster.wait_idle()
 
 
 def _put(drifts: list[RandomDrift], healthy: Healthy, back: ExitStack) -> list[Expected]:
@@ -131,13 +149,11 @@ def _put(drifts: list[RandomDrift], healthy: Healthy, back: ExitStack) -> list[E
     return found
 
 
-def _measured(
-    drifts: list[RandomDrift], put: list[Expected], result: dict[str, Any], healthy: Healthy
-) -> tuple[Counter[str], list[str]]:
+def measured(put: list[Expected], result: dict[str, Any], healthy: Healthy) -> tuple[Counter[str], list[str]]:
+    """What a report counts, and what is told of it; its fixed commands are run."""
     verdict = judged(result, put, healthy.lines)
     causes = [c for c in result["causes"] if line(c) not in healthy.lines]
-    told = [f"{len(each.harmed)} nodes harmed by {drift.kind}" for drift, each in zip(drifts, put, strict=True)]
-    told += [f"{verdict.said}: {why}" for why in verdict.why] + [f"cause: {line(cause)}" for cause in causes]
+    told = [f"{verdict.said}: {why}" for why in verdict.why] + [f"cause: {line(cause)}" for cause in causes]
     told += [f"hidden: {node}" for node in verdict.hidden]
     harms = [harm for cause in causes for harm in _harms(cause, put, healthy)]
     said = Counter({verdict.said: 1, "hidden nodes": len(verdict.hidden), "harming hints": len(harms)})
@@ -157,13 +173,13 @@ def _harms(cause: dict[str, Any], put: Collection[Expected], healthy: Healthy) -
     try:
         for step in steps:
             carry_out(step, cluster)
-        _resume(healthy)
+        healthy.resume()
     except (AssertionError, ClusterError, subprocess.TimeoutExpired) as error:
         return [f"harm: `{said}` fails: {str(error)[-200:]}"]
     harmed, _ = of_hint(healthy.files, drifted, state(cluster))
     was, now = (noticed(healthy.looks, looks, healthy.unsteady) for looks in (looked, look(cluster)))
     broke = [f"{action} on {node}" for node, of in now.items() for action in of if action not in was.get(node, ())]
-    again = healthy.scene.audit(*_VIA)
+    again = healthy.scene.audit(*VIA)
     still = [words for of in put if of.is_named(cause) for words in still_told(of, cause, again, healthy.lines)]
     return [
         f"harm: `{said}` {what}"

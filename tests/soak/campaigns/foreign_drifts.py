@@ -1,16 +1,14 @@
-"""Each drift of tests/cluster/audit/foreign_drifts.yaml, on a cluster without envmgr that has four kinds of trees: told of its nodes alone, undone.
-
-Hints that mend are followed. One that is not told says why (`missed`), and is told by nobody.
-"""
+"""Each drift of tests/cluster/audit/foreign_drifts.yaml, on a cluster without envmgr that has four kinds of trees: right, badly or missed; undone."""
 
 from __future__ import annotations
 
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.helpers.foreign_drifts import foreign_drifts
+from tests.helpers.drifts import foreign_drifts
 from tests.helpers.foreign_scene import KINDS, make, tried
 
 ROUNDS = len(foreign_drifts())
@@ -18,17 +16,15 @@ _NFS = 3.0  # seconds for which nodes remember attributes
 
 
 def play(seed: int, first: int, last: int) -> Iterator[str]:
+    count: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         scene = make(Path(folder) / "lab", KINDS)
         try:
             for drift in foreign_drifts()[first - 1 : last]:
                 scene.cluster.wait_idle()
-                told = tried(drift, scene)
+                verdict = tried(drift, scene)
                 time.sleep(_NFS)
-                if told is None:
-                    yield f"{drift.name}: not told: {drift.missed}"
-                else:
-                    mended = ", mended by its hint" if drift.mends else ""
-                    yield f"{drift.name}{mended}: {told['severity']}[{told['check']}] {told['nodes']}: {told['where']}: {told['found'][:100]}"
+                count[verdict.said] += 1
+                yield "\n    ".join([f"{drift.name}: {verdict.said}; {dict(count)}", *verdict.why])
         finally:
             scene.cluster.down()

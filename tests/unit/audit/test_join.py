@@ -234,3 +234,34 @@ def test_what_harms_all_that_have_it_is_wrong_though_most_nodes_have_it() -> Non
     assert told == [
         "error c[1,3]: /opt/a: /opt/a is 700 root:root; 755 root:root on others | on the node: `chmod 755 /opt/a` > cannot run /opt/a/bin/x"
     ]
+
+
+def test_two_login_nodes_may_have_other_daemons() -> None:
+    told = {"login": r"slurmd\tdoes not run", "login2": r"slurmd\truns"}
+    of = evidence(
+        {node: {"inventory.daemon": text, "inventory.looked.node": "yes"} for node, text in told.items()},
+        login=frozenset(told),
+    )
+    assert differences(places_of(of), of) == ()
+
+
+def test_stage_of_a_login_shell_that_ends_follows_from_what_that_shell_reads() -> None:
+    told = judged(
+        {"inventory.file": rf"/etc/profile.d/a.sh\t{FILE}"},
+        Found("error", "ssh", "asking Lmod in a login shell: the shell ended", nodes=("c2",)),
+        usual={"inventory.file": ""},
+        seen={"c2": {"second_look.bash-login.user": r"read\t/etc/profile.d/a.sh"}},
+    )
+    assert [text.partition(": ")[0] for text in told] == ["error c2"]
+    assert told[0].endswith("> asking Lmod in a login shell: the shell ended")
+
+
+def test_line_that_sets_it_on_healthy_nodes_too_explains_nothing() -> None:
+    told = judged(
+        {"inventory.pkg": r"x\t2"},
+        harm("PATH is /bin"),
+        usual={"inventory.pkg": r"x\t1"},
+        seen=dict.fromkeys(("c1", "c2"), {"second_look.bash-login.user": r"set\tPATH\t/etc/profile.d/zz-envmgr.sh:9"}),
+    )
+    assert told[0].startswith("error c2: bash-login (alice): PATH is /bin | ")
+    assert "zz-envmgr" not in told[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from textwrap import dedent
 
@@ -15,6 +15,7 @@ from envmgr.audit.inventory.kinds import KINDS, InventoryKind
 from envmgr.audit.judge import judge
 from envmgr.audit.table import read_yaml
 from tests.helpers.contributing import DRIFT_TABLE, add_drift
+from tests.helpers.drift_measure import judged
 from tests.helpers.drifts import Drift, all_drifts
 from tests.helpers.evidence import evidence
 from tests.helpers.exposition import WELL, text
@@ -56,12 +57,9 @@ def test_without_the_row_it_is_a_note() -> None:
 
 def test_row_of_the_test_is_one_that_campaigns_take(drift: Drift) -> None:
     assert drift.name not in {each.name for each in all_drifts()}
-    assert drift.check == "inventory"
-    (told,) = drift.findings({"findings": [vars_of(each) for each in findings()]})
-    assert drift.hint in told["hint"]
+    assert (
+        judged({"causes": (told := [asdict(each) for each in findings()]), "findings": told}, [drift.expected]).why
+        == ()
+    )
     for script in (drift.do, drift.undo):
         assert subprocess.run(["/bin/sh", "-n"], input=script, text=True, check=False).returncode == 0
-
-
-def vars_of(finding: Caused) -> dict[str, str]:
-    return {name: getattr(finding, name) for name in ("check", "severity", "nodes", "where", "found", "hint")}

@@ -156,17 +156,17 @@ def test_path_tells_where_it_leads_and_the_modes_on_its_way(node: OwnNode) -> No
     seen = look(node, Wanted(("c1",), paths=paths))
     leads = [{"/opt/way/prog", "/opt/dir/prog", "/opt/bin/run"}, set(), {"/opt/round"}, set()]
     assert [seen.leads(path) for path in paths] == leads
-    assert {path: told.rpartition(" ")[0] for path, told in seen.pairs("c1", "ways")} == {
-        "/opt": "directory 755",
-        "/opt/bin": "directory 755",
-        "/opt/bin/prog": "link 777",
-        "/opt/way": "link 777",
-        "/opt/way/prog": "file 755",
-        "/opt/dir": "directory 755",
-        "/opt/dir/prog": "file 755",
-        "/opt/dir/closed": "file 700",
-        "/opt/bin/run": "file 755",
-        "/opt/round": "link 777",
+    assert {path: " ".join(told.split(" ")[:2]) for path, told in seen.pairs("c1", "ways")} == {
+        "/opt": "dir 755",
+        "/opt/bin": "dir 755",
+        "/opt/bin/prog": "link ->",
+        "/opt/way": "link ->",
+        "/opt/way/prog": "prog 755",
+        "/opt/dir": "dir 755",
+        "/opt/dir/prog": "prog 755",
+        "/opt/dir/closed": "prog 700",
+        "/opt/bin/run": "prog 755",
+        "/opt/round": "link ->",
     }
 
 
@@ -183,13 +183,17 @@ FIRST = {
 def test_shell_that_never_ends_or_prints_without_end_is_left_behind(
     loud: bool, node: OwnNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(second_look, "_SECONDS", 2)
     node.write({"etc/profile": "", "etc/bash.bashrc": "", "etc/csh.cshrc": ""})
     for name, first, many in FIRST.values():
         node.write({f"home/alice/{name}": f"{first}\n{many if loud else 'sleep 1000'}\n"})
     before = node.files()
-    seen = look(node, Wanted(("c1",), shells=tuple((context, "user") for context in FIRST), files=("/etc/passwd",)))
-    places = {context: seen.place("c1", context, "user", "A") for context in FIRST}
-    assert places == {context: f"/home/alice/{name}:1" for context, (name, _, _) in FIRST.items()}
+    wanted = Wanted(("c1",), shells=tuple((context, "user") for context in FIRST), files=("/etc/passwd",))
+    lines = {context: f"/home/alice/{name}:1" for context, (name, _, _) in FIRST.items()}
+    for seconds in (2, 20, 100):  # a busy machine takes longer to come to the line
+        monkeypatch.setattr(second_look, "_SECONDS", seconds)
+        seen = look(node, wanted)
+        if (places := {context: seen.place("c1", context, "user", "A") for context in FIRST}) == lines:
+            break
+    assert places == lines
     assert seen.text("c1", "/etc/passwd") is not None
     assert node.files() == before

@@ -76,7 +76,11 @@ def test_state_that_comes_with_jobs_is_none(state: str, tmp_path: Path) -> None:
 def seen(odd: Mapping[str, str], *, states: Mapping[str, tuple[str, str]] | None = None) -> Evidence:
     """Three nodes, with a domain; the second has the row `odd`."""
     view = SlurmView(states or dict.fromkeys(("c1", "c2", "c3"), IDLE), "", {"c1": COMMON, "c2": odd, "c3": COMMON})
-    given = evidence({key: {"inventory.looked.node": "yes"} for key in OWN}, own=OWN, slurm=view.states)
+    given = evidence(
+        {key: {"inventory.looked.node": "yes", "inventory.looked.login": "yes"} for key in OWN},
+        own=OWN,
+        slurm=view.states,
+    )
     return replace(given, slurm=view)
 
 
@@ -141,7 +145,7 @@ def test_gpu_that_one_node_has_more_is_a_note_and_one_that_it_lacks_is_a_warning
 def test_down_node_comes_from_a_slurmd_that_does_not_run_and_a_drained_one_from_nothing() -> None:
     def given(state: str) -> Evidence:
         base = seen(COMMON, states={"c1": IDLE, "c2": (state, "disk"), "c3": IDLE})
-        facts = {"inventory.looked.node": "yes", "inventory.daemon": r"slurmd\truns"}
+        facts = {"inventory.looked.node": "yes", "inventory.looked.login": "yes", "inventory.daemon": r"slurmd\truns"}
         odd = facts | {"inventory.daemon": r"slurmd\tdoes not run"}
         ssh = evidence({"c1.x": facts, "c2.x": odd, "c3.x": facts}, own=OWN).fleet
         lost = Reply("c2.x", "unreachable", "", f"Slurm: {state}: disk", 0.0, 1.0)

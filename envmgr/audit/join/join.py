@@ -144,7 +144,7 @@ def _holds(of: Difference, path: str) -> bool:
 
 def _leads_below(of: Difference, path: str) -> bool:
     named = re.findall(r"/[^\s:]+", f"{of.value} {of.right} {of.key}")
-    return len(path) > 4 and any(each == path or each.startswith(f"{path}/") for each in named)
+    return len(path) > 1 and any(each == path or each.startswith(f"{path}/") for each in named)
 
 
 def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -> list[Cause]:

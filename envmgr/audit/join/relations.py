@@ -117,10 +117,8 @@ def is_its_file(of: Difference, text: str) -> bool:
 
 
 def _below_or_above(harm: Harm, of: Difference, _: View) -> bool:
-    near = (
-        path.startswith(f"{of.path}/") or of.path.startswith(f"{path}/") for path in harm.paths if path.count("/") > 1
-    )
-    return of.path.count("/") > 1 and any(near)
+    above = (of.path.startswith(f"{path}/") for path in harm.paths if path.count("/") > 1)
+    return len(of.path) > 1 and (any(path.startswith(f"{of.path}/") for path in harm.paths) or any(above))
 
 
 def _its_name_is_said(harm: Harm, of: Difference, _: View) -> bool:

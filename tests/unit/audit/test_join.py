@@ -265,3 +265,15 @@ def test_line_that_sets_it_on_healthy_nodes_too_explains_nothing() -> None:
     )
     assert told[0].startswith("error c2: bash-login (alice): PATH is /bin | ")
     assert "zz-envmgr" not in told[0]
+
+
+def test_folder_below_the_root_holds_what_is_named_and_what_variables_name() -> None:
+    folders = {"inventory.dir": r"/tmp\t1777 root:root", f"{LOGIN}inventory.folder": r"TMPDIR\t/tmp writable"}
+    closed = {"inventory.dir": r"/tmp\t750 root:root", f"{LOGIN}inventory.folder": r"TMPDIR\t/tmp closed"}
+    told = judged(closed, harm("/tmp/x/context.sh: Permission denied"), usual=folders)
+    assert told == [
+        (
+            "error c2: /tmp: /tmp is 750 root:root; 1777 root:root on others (and 1 difference that come with it) | "
+            "on the node: `chmod 1777 /tmp` > /tmp/x/context.sh: Permission denied"
+        )
+    ]

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 from envmgr.audit.inventory.kinds import KINDS
 from envmgr.audit.join.relations import RELATIONS, View, is_its_file, nearest, turned
+from envmgr.audit.second_look import traced_shell
+from envmgr.probe.model import CONTEXTS
 
 if TYPE_CHECKING:
     from envmgr.audit.inventory.differences import Difference
@@ -74,7 +76,10 @@ class OfNode:
         if lost is None and place and place not in usual:
             return Root(place)
         file = lost or self._first(lambda each: self._names(each, name.lstrip(":")))
-        below = file or self._first(lambda each: _leads_below(of, each.path))
+        read = self._view.seen.read(self.node, *_shell(of.where))
+        below = (
+            file or self._first(lambda each: _leads_below(of, each.path)) or self._first(lambda each: each.path in read)
+        )
         return self.root(below) if below is not None else own
 
     def state(self, root: Root) -> str:
@@ -86,8 +91,7 @@ class OfNode:
 
     def _places(self, where: str, name: str) -> tuple[str, set[str]]:
         """Return the line that sets NAME in that shell here, and those on nodes that are right; empty for none."""
-        _, context, account, _ = f"{where}...".split(".", 3)
-        seen = self._view.seen
+        (context, account), seen = _shell(where), self._view.seen
         usual = {seen.place(node, context, account, name) for node in self._view.normal if node != self.node}
         return seen.place(self.node, context, account, name), usual
 
@@ -122,6 +126,12 @@ class OfNode:
         """Return whether that line sets NAME on nodes that are right, too: what all have alike explains nothing that one has."""
         there = {self._view.sets(replace(harm, node=node), name) for node in self._view.normal if node != self.node}
         return not harm.alike and place in there and all(of.path != _file(place) for of in self._roots)
+
+
+def _shell(where: str) -> tuple[str, str]:
+    """Return context and account of the traced shell of a shell's facts."""
+    _, name, account, _ = f"{where}...".split(".", 3)
+    return next((traced_shell(context) for context in CONTEXTS if context.name == name), ""), account
 
 
 def _file(place: str) -> str:

@@ -1,13 +1,16 @@
-"""Differences that the second look found on the way to what was named, and in folders whose digests differ."""
+"""Differences that the second look found: lines of files that differ, what lies on the way to what was named, and in folders whose digests differ."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from envmgr.audit.inventory.differences import Difference
-from envmgr.audit.second_look import Seen, Wanted
+from envmgr.audit.second_look import SECRET, Seen, Wanted
+
+Lines = Mapping[tuple[str, str], tuple[str, ...]]
+"""(node, file) -> the lines that only it has, or lacks."""
 
 
 def with_what_is_there(found: Sequence[Difference], wanted: Wanted, seen: Seen) -> list[Difference]:
@@ -43,3 +46,25 @@ def _is_in(of: Difference, tree: Difference) -> bool:
 def _value(told: str | None) -> str | None:
     """Return what is reported of a path, `KIND VALUE`, without the kind."""
     return None if told is None else told.partition(" ")[2]
+
+
+def lines_that_differ(found: Iterable[Difference], seen: Seen) -> Iterator[tuple[tuple[str, str], tuple[str, ...]]]:
+    """Yield for each node and file that differs the lines that only this node has, and then those that it lacks."""
+    for of in found:
+        if of.kind != "file":
+            continue
+        right = next((text for node in of.others if (text := seen.text(node, of.key)) is not None), [])
+        for node in of.nodes:
+            own = seen.text(node, of.key)
+            if own is not None or right:
+                there = own or []
+                yield (node, of.key), (*(x for x in there if x not in right), *(x for x in right if x not in there))
+
+
+def same_text(of: Difference, lines: Lines, seen: Seen) -> bool:
+    """Return whether two files differ only in comments and blank lines. Of lines with a secret nobody knows."""
+    if of.kind != "file" or of.value is None or of.right is None:
+        return False
+    known = [lines[node, of.key] for node in of.nodes if (node, of.key) in lines]
+    secret = any(SECRET in (seen.text(node, of.key) or ()) for node in of.nodes)
+    return bool(known) and not any(known) and not secret and of.value.split()[1:] == of.right.split()[1:]

@@ -15,7 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from envmgr.audit.inventory.kinds import KINDS
-from envmgr.audit.join.relations import RELATIONS, View, is_its_file, nearest
+from envmgr.audit.join.relations import RELATIONS, View, is_its_file, nearest, turned
+from envmgr.audit.second_look import traced_shell
+from envmgr.probe.model import CONTEXTS
 
 if TYPE_CHECKING:
     from envmgr.audit.inventory.differences import Difference
@@ -74,7 +76,10 @@ class OfNode:
         if lost is None and place and place not in usual:
             return Root(place)
         file = lost or self._first(lambda each: self._names(each, name.lstrip(":")))
-        below = file or self._first(lambda each: _leads_below(of, each.path))
+        read = self._view.seen.read(self.node, *_shell(of.where))
+        below = (
+            file or self._first(lambda each: _leads_below(of, each.path)) or self._first(lambda each: each.path in read)
+        )
         return self.root(below) if below is not None else own
 
     def state(self, root: Root) -> str:
@@ -86,8 +91,7 @@ class OfNode:
 
     def _places(self, where: str, name: str) -> tuple[str, set[str]]:
         """Return the line that sets NAME in that shell here, and those on nodes that are right; empty for none."""
-        _, context, account, _ = f"{where}...".split(".", 3)
-        seen = self._view.seen
+        (context, account), seen = _shell(where), self._view.seen
         usual = {seen.place(node, context, account, name) for node in self._view.normal if node != self.node}
         return seen.place(self.node, context, account, name), usual
 
@@ -97,12 +101,11 @@ class OfNode:
 
     def explain(self, harm: Harm, *, traced: bool = True) -> Root | None:
         """Return what explains a harm of this node; None if nothing that differs, or that is `traced`, has a relation to it."""
-        near = ((nearest(harm, of, self._view), of) for of in self.all)
         # Of what is equally near, what others have counts more than what only this node has.
         ranked = [
             (at, -KINDS[of.kind].depth, of.right is None, number, of)
-            for number, (at, of) in enumerate(near)
-            if at is not None
+            for number, of in enumerate(self.all)
+            if (at := nearest(harm, of, self._view)) is not None
         ]
         best = min(ranked, default=None)
         if traced and (best is None or best[0] >= _TRACED) and (place := self.traced(harm)):
@@ -125,6 +128,12 @@ class OfNode:
         return not harm.alike and place in there and all(of.path != _file(place) for of in self._roots)
 
 
+def _shell(where: str) -> tuple[str, str]:
+    """Return context and account of the traced shell of a shell's facts."""
+    _, name, account, _ = f"{where}...".split(".", 3)
+    return next((traced_shell(context) for context in CONTEXTS if context.name == name), ""), account
+
+
 def _file(place: str) -> str:
     return place.rpartition(":")[0]
 
@@ -145,15 +154,18 @@ def _holds(of: Difference, path: str) -> bool:
 
 def _leads_below(of: Difference, path: str) -> bool:
     named = re.findall(r"/[^\s:]+", f"{of.value} {of.right} {of.key}")
-    return len(path) > 4 and any(each == path or each.startswith(f"{path}/") for each in named)
+    return len(path) > 1 and any(each == path or each.startswith(f"{path}/") for each in named)
 
 
 def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -> list[Cause]:
     """Return the causes: those of harms first, then what differs and harms nobody."""
-    nodes = sorted(
-        {view.sender} | {harm.node for harm in harms} | {node for of in differences for node in (*of.nodes, *of.others)}
-    )
-    of_node = {node: OfNode(node, differences, view) for node in nodes}
+    differences = turned(differences, harms, view)
+    nodes = {
+        view.sender,
+        *(harm.node for harm in harms),
+        *(node for of in differences for node in of.nodes + of.others),
+    }
+    of_node = {node: OfNode(node, differences, view) for node in sorted(nodes)}
     causes: dict[tuple[str, bool, str], Cause] = {}
     broken: set[tuple[str, str]] = set()
     for harm, root in _explained(harms, of_node, view.sender):

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from envmgr.audit.second_look import Seen, traced_shell
 
 if TYPE_CHECKING:
     from envmgr.audit.inventory.differences import Difference
+    from envmgr.audit.inventory.looked_into import Lines
     from envmgr.audit.join.harms import Harm
 
     Relation = Callable[[Harm, Difference, "View"], bool]
-
-Lines = Mapping[tuple[str, str], tuple[str, ...]]
-"""(node, file) -> the lines that only it has, or lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +62,12 @@ _SERVICES = (
 
 
 def _same_path(harm: Harm, of: Difference, _: View) -> bool:
-    return of.path in harm.paths
+    named = f"{of.value} {of.right}".split() if of.kind == "account" else [of.path]
+    return not {*named}.isdisjoint(harm.paths)
 
 
 def _led_to(harm: Harm, of: Difference, view: View) -> bool:
     return bool(of.path) and any(of.path in view.seen.leads(path) for path in harm.paths)
-
-
-def _own_line(harm: Harm, of: Difference, _: View) -> bool:
-    return bool(of.path) and harm.line.rpartition(":")[0] == of.path
 
 
 def _sets_it(harm: Harm, of: Difference, view: View) -> bool:
@@ -115,10 +110,6 @@ def _library(harm: Harm, of: Difference, _: View) -> bool:
     return of.path.rpartition("/")[2].startswith(tuple(_LIBRARY.findall(harm.text)))
 
 
-def _its_modulefile(harm: Harm, of: Difference, _: View) -> bool:
-    return is_its_file(of, harm.text)
-
-
 def is_its_file(of: Difference, text: str) -> bool:
     """Return whether it is the modulefile of a module that is named."""
     name = "/".join(of.path.removesuffix(".lua").split("/")[-2:])
@@ -126,11 +117,8 @@ def is_its_file(of: Difference, text: str) -> bool:
 
 
 def _below_or_above(harm: Harm, of: Difference, _: View) -> bool:
-    if of.path.count("/") < 2:
-        return False
-    return any(
-        path.startswith(f"{of.path}/") or of.path.startswith(f"{path}/") for path in harm.paths if path.count("/") > 1
-    )
+    above = (of.path.startswith(f"{path}/") for path in harm.paths if path.count("/") > 1)
+    return len(of.path) > 1 and (any(path.startswith(f"{of.path}/") for path in harm.paths) or any(above))
 
 
 def _its_name_is_said(harm: Harm, of: Difference, _: View) -> bool:
@@ -151,10 +139,9 @@ def _same_shell(harm: Harm, of: Difference) -> bool:
 RELATIONS: tuple[tuple[str, Relation], ...] = (
     ("it is named", _same_path),
     ("what is named leads to it", _led_to),
-    ("the line is named", _own_line),
     ("it sets what is named", _sets_it),
     ("it is mounted over what is named", _below_mount),
-    ("it is the file of the module", _its_modulefile),
+    ("it is the file of the module", lambda harm, of, _: is_its_file(of, harm.text)),
     ("its lines name it", _its_lines_name_it),
     ("it configures the service", _of_its_service),
     ("it has the user's home", _has_its_home),
@@ -170,3 +157,16 @@ RELATIONS: tuple[tuple[str, Relation], ...] = (
 def nearest(harm: Harm, of: Difference, view: View) -> int | None:
     """Return the place of the nearest relation in RELATIONS; None for none."""
     return next((at for at, (_, holds) in enumerate(RELATIONS) if holds(harm, of, view)), None)
+
+
+def turned(found: Sequence[Difference], harms: Sequence[Harm], view: View) -> list[Difference]:
+    """Return the differences; those of the most nodes are turned round, if one of these harms all of them, and no odd node."""
+    harmed = {harm.node for harm in harms if not harm.alike}
+    able = [of for of in found if of.known and of.others and harmed.issuperset(of.others)]
+    other = {of: replace(of, value=of.right, right=of.value, nodes=of.others, others=of.nodes) for of in able}
+    hit = {
+        of: {harm.node for harm in harms if not harm.alike and nearest(harm, other[of], view) is not None}
+        for of in able
+    }
+    wrong = {of.others for of in able if hit[of].issuperset(of.others) and hit[of].isdisjoint(of.nodes)}
+    return [other[of] if of in other and of.others in wrong else of for of in found]

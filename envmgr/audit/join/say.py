@@ -38,7 +38,10 @@ def said(causes: Iterable[Cause], view: View) -> tuple[Caused, ...]:
 
 def caused(cause: Cause, view: View) -> Caused:
     """Return one cause with what follows from it: first what differs, or a line that all nodes have, or a harm by itself."""
-    harms = sorted(dict.fromkeys(harm.finding for harm in sorted(cause.harms, key=lambda harm: harm.stage)), key=_worst)
+    harms = sorted(
+        dict.fromkeys(harm.finding for harm in sorted(cause.harms, key=lambda harm: harm.stage)),
+        key=lambda of: _ORDER[of.severity],
+    )
     place = cause.root.name if cause.root.name.startswith("/") else ""
     if not cause.differences:
         head, *rest = joined(harms)
@@ -62,10 +65,6 @@ def caused(cause: Cause, view: View) -> Caused:
         actions=hint.actions,
     )
     return as_caused(finding, cause=cause.root.name, consequences=tuple(joined(harms)))
-
-
-def _worst(finding: AuditFinding) -> int:
-    return _ORDER[finding.severity]
 
 
 def _shell(of: Difference) -> str:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from envmgr.audit.findings import Caused, Loose, as_caused, joined
 from envmgr.audit.inventory.alike import alike
 from envmgr.audit.inventory.differences import Difference, by_their_paths, differences
 from envmgr.audit.inventory.kinds import KINDS
-from envmgr.audit.inventory.looked_into import with_what_is_there
+from envmgr.audit.inventory.looked_into import lines_that_differ, same_text, with_what_is_there
 from envmgr.audit.inventory.places import Place, home_of
 from envmgr.audit.join.harms import Harm, harms_of
 from envmgr.audit.join.join import join
-from envmgr.audit.join.relations import Lines, View
+from envmgr.audit.join.relations import View
 from envmgr.audit.join.say import said
 from envmgr.audit.model import Evidence
-from envmgr.audit.second_look import SECRET, LookAgain, Seen, Wanted, traced_shell
+from envmgr.audit.second_look import LookAgain, Seen, Wanted, traced_shell
 from envmgr.probe.model import ShellAccount
 
 _MOST_NODES = 12  # that are looked at again: each stands for those with the same answer
@@ -33,9 +33,9 @@ def by_what_differs(
     found = by_their_paths(of_all, home)
     wanted = _wanted(harms, found, evidence)
     seen = look_again(wanted) if wanted.nodes else Seen()
-    lines = dict(_lines(found, seen))
+    lines = dict(lines_that_differ(found, seen))
     view = View(seen, lines, wanted.normal, evidence.sender, home)
-    real = with_what_is_there([of for of in found if not _same_text(of, lines, seen)], wanted, seen)
+    real = with_what_is_there([of for of in found if not same_text(of, lines, seen)], wanted, seen)
     notes = joined(one.finding for one in loose if one.finding.severity == "note")
     return (*said(join(harms, real, view), view), *(as_caused(note) for note in notes))
 
@@ -68,25 +68,3 @@ def _readable(of: Difference) -> bool:
     """Return whether all may read the file, by its value (`SUM MODE OWNER:GROUP`): no SUM is salted, as in a closed folder."""
     values = [value for value in (of.value, of.right) if value]
     return bool(values) and all(re.fullmatch(r"[^~ ]\S* \d*[4567] .*", value) for value in values)
-
-
-def _lines(found: Iterable[Difference], seen: Seen) -> Iterator[tuple[tuple[str, str], tuple[str, ...]]]:
-    """Yield for each node and file that differs the lines that only this node has, and then those that it lacks."""
-    for of in found:
-        if of.kind != "file":
-            continue
-        right = next((text for node in of.others if (text := seen.text(node, of.key)) is not None), [])
-        for node in of.nodes:
-            own = seen.text(node, of.key)
-            if own is not None or right:
-                there = own or []
-                yield (node, of.key), (*(x for x in there if x not in right), *(x for x in right if x not in there))
-
-
-def _same_text(of: Difference, lines: Lines, seen: Seen) -> bool:
-    """Return whether two files differ only in comments and blank lines. Of lines with a secret nobody knows."""
-    if of.kind != "file" or of.value is None or of.right is None:
-        return False
-    known = [lines[node, of.key] for node in of.nodes if (node, of.key) in lines]
-    secret = any(SECRET in (seen.text(node, of.key) or ()) for node in of.nodes)
-    return bool(known) and not any(known) and not secret and of.value.split()[1:] == of.right.split()[1:]

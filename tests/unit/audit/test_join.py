@@ -228,6 +228,14 @@ def test_node_alone_in_its_group_is_compared_with_the_majority_of_all_others() -
     assert {node for each in differences(places_of(of), of) if each.known for node in each.nodes} == {"c1", "x1"}
 
 
+def test_what_harms_all_that_have_it_is_wrong_though_most_nodes_have_it() -> None:
+    usual, odd = {"inventory.dir": r"/opt/a\t700 root:root"}, {"inventory.dir": r"/opt/a\t755 root:root"}
+    told = judged(odd, harm("cannot run /opt/a/bin/x", "c1", "c3"), usual=usual)
+    assert told == [
+        "error c[1,3]: /opt/a: /opt/a is 700 root:root; 755 root:root on others | on the node: `chmod 755 /opt/a` > cannot run /opt/a/bin/x"
+    ]
+
+
 def test_two_login_nodes_may_have_other_daemons() -> None:
     told = {"login": r"slurmd\tdoes not run", "login2": r"slurmd\truns"}
     of = evidence(
@@ -259,3 +267,15 @@ def test_line_that_sets_it_on_healthy_nodes_too_explains_nothing() -> None:
     )
     assert told[0].startswith("error c2: bash-login (alice): PATH is /bin | ")
     assert "zz-envmgr" not in told[0]
+
+
+def test_folder_below_the_root_holds_what_is_named_and_what_variables_name() -> None:
+    folders = {"inventory.dir": r"/tmp\t1777 root:root", f"{LOGIN}inventory.folder": r"TMPDIR\t/tmp writable"}
+    closed = {"inventory.dir": r"/tmp\t750 root:root", f"{LOGIN}inventory.folder": r"TMPDIR\t/tmp closed"}
+    told = judged(closed, harm("/tmp/x/context.sh: Permission denied"), usual=folders)
+    assert told == [
+        (
+            "error c2: /tmp: /tmp is 750 root:root; 1777 root:root on others (and 1 difference that come with it) | "
+            "on the node: `chmod 1777 /tmp` > /tmp/x/context.sh: Permission denied"
+        )
+    ]

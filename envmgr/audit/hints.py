@@ -1,4 +1,4 @@
-"""A hint of the audit as data: the command that mends a finding, and what is for people."""
+"""A hint of the audit as data: the command that fixes a finding, and what is for people."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """The actions that mend a finding; `text` is how people read them."""
+    """The actions that fix a finding; `text` is how people read them."""
 
     text: str = ""
     actions: tuple[Action, ...] = ()

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# A start of csh, told as bash tells its own: `+FILE:LINE<CALLER:LINE: text`. Csh names no files. By `-V` it prints each line that it reads, and
+# A start of csh, reported as bash tells its own: `+FILE:LINE<CALLER:LINE: text`. Csh names no files. By `-V` it prints each line that it reads, and
 # by `-X` each command that it runs, `source FILE` among them; awk looks for these lines in the files, as the user. What is in no file came from
 # the line before. Csh is ended a second early, for awk holds back what it has until then.
 

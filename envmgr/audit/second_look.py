@@ -48,6 +48,10 @@ class Seen:
         rows = self._rows(node, context, account)
         return frozenset(row[1] for row in rows if row[0] == "read")
 
+    def is_start_up(self, file: str) -> bool:
+        """Return whether the start of any shell that was looked at read the file."""
+        return any(f"read{_TAB}{file}" in told.splitlines() for of in self.facts.values() for told in of.values())
+
     def place(self, node: str, context: str, account: str, name: str) -> str:
         """Return FILE:LINE of the line that set NAME last there; empty if no line of a start-up file does."""
         rows = self._rows(node, context, account)

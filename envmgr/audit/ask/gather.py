@@ -249,7 +249,7 @@ class _Gathering:
         return replace(evidence, gpu_jobs=ask_gpu_jobs(evidence, telling, self.asker)) if telling else evidence
 
     def _with_sections(self, fleet: Fleet, here: Fleet | None, plan: AuditPlan) -> tuple[Fleet, Fleet | None]:
-        """Return the answers with what few nodes told whole, of that in which nodes differ by their digests."""
+        """Return the answers with what few nodes reported whole, of that in which nodes differ by their digests."""
         sections = sections_of(both(fleet, here or NOBODY))
         part = kinds_part(sections, plan)
         answers = (

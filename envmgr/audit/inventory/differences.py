@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from envmgr.audit.inventory.kinds import KINDS
@@ -20,23 +20,11 @@ from envmgr.audit.like_nodes import values_of_like_nodes
 from envmgr.audit.model import QUORUM, Evidence, Values
 
 _ABSENT = "\0"  # stands for what is not there, among values
-_OF_ALL = (
-    "file",
-    "link",
-    "module",
-    "modfile",
-    "modpath",
-)  # what users get: other hosts say what is right, where like nodes do not
-_OF_KIND = (
-    "daemon",
-    "limit",
-    "name",
-    "pkg",
-    "service",
-    "slurm",
-    "sys",
-    "sysctl",
-)  # never compared with other kinds of nodes
+# What users get: all other hosts say what is right, where like nodes do not; of files these may have other ones on purpose.
+_GOT = ("module", "modfile", "modpath")
+_OF_ALL = (*_GOT, "file", "link")
+# What is never compared with other kinds of nodes.
+_OF_KIND = ("daemon", "limit", "name", "pkg", "service", "slurm", "sys", "sysctl")
 _BACKUP = re.compile(r"(\.(bak|bk|orig|old|save|rpm(save|new|orig)|dpkg-\w+|sw[op])|~)$")
 
 
@@ -70,6 +58,11 @@ def differences(places: Iterable[Place], evidence: Evidence) -> tuple[Difference
     return tuple(of for place in places for of in _of_place(place, evidence))
 
 
+def by_their_paths(found: Iterable[Difference], home: str) -> list[Difference]:
+    """Return the differences, those in the home of the user by their paths."""
+    return [replace(of, key=home + of.key[1:]) if of.key.startswith("~/") else of for of in found]
+
+
 def _of_place(place: Place, evidence: Evidence) -> Iterator[Difference]:
     """Yield what differs at the nodes, or in one of their shells."""
     baseline = evidence.baseline
@@ -90,7 +83,7 @@ def _of_place(place: Place, evidence: Evidence) -> Iterator[Difference]:
         else:
             own = KINDS[kind].symptom and len(values) == sum(map(len, values.values())) >= QUORUM  # each has another
             odd = (
-                _odd(given, evidence, kind if not place.where else "file") if len(values) > 1 and not own else iter(())
+                _odd(given, evidence, kind if not place.where else _GOT[0]) if len(values) > 1 and not own else iter(())
             )
         for value, right, nodes_of, others, known, apart in odd:
             yield Difference(kind, key, place.where, _said(value), _said(right), nodes_of, others, known, apart)
@@ -109,17 +102,21 @@ def _odd(values: Values, evidence: Evidence, kind: str) -> Iterator[_Odd]:
     groups = [values] if reference is not None else values_of_like_nodes(values, evidence)
     for group in groups:
         like = right = reference if reference is not None else _majority(group)
+        few = sum(map(len, group.values())) < QUORUM
         if right is None and kind not in _OF_KIND:
             others = {of: [node for node in nodes if node not in group.get(of, ())] for of, nodes in values.items()}
-            few = sum(map(len, group.values())) < QUORUM
             right = (_majority(others) if few else None) or (_majority(values) if kind in _OF_ALL else None)
         for value, nodes in group.items():
             if right is not None and value != right:
-                yield value, right, nodes, tuple(values[right]), True, like is None and kind not in _OF_ALL
+                yield value, right, nodes, tuple(values[right]), True, like is None and few and kind not in _GOT
         alone = kind in _OF_KIND and evidence.login.issuperset(chain(*group.values()))  # login nodes have other tasks
         if right is None and len(group) > 1 and not alone:  # two that differ, or halves
             first, *rest = sorted(group.items(), key=lambda of: (-len(of[1]), of[0]))
             yield rest[0][0], first[0], tuple(chain(*(nodes for _, nodes in rest))), first[1], False, False
+        elif right is None and kind in _OF_ALL and group is groups[-1] and len(values) > 1:  # one of each
+            ((value, nodes),) = group.items()
+            other = next(of for of in values if of != value)
+            yield value, other, nodes, tuple(values[other]), False, True
 
 
 def _changed(values: Values, had: Mapping[str, str], then: frozenset[str]) -> Iterator[_Odd]:

@@ -51,7 +51,7 @@ class InventoryKind(FrozenModel):
     """One kind. `scope` is what reports it. A `symptom` is no cause where a difference that has a relation to it is one.
 
     The greater its `depth`, from 0 to 1, the nearer it is to a cause. A `baseline` has it, or not. A line of a start-up file is
-    what sets it: the variable or command `set_by`, or else that of its key.
+    what sets it: the variable or command `set_by`, or else that of its key; or a file whose path the regex `kept_in` fits.
     """
 
     scope: Scope
@@ -59,6 +59,7 @@ class InventoryKind(FrozenModel):
     depth: float
     baseline: bool = True
     set_by: str = ""
+    kept_in: str = ""
     rows: tuple[KindRow, ...] = ()
 
     def sets(self, key: str) -> str:
@@ -97,13 +98,13 @@ def how_it_differs(value: str | None, right: str | None) -> How:
         return "added"
     if value is None:
         return "gone"
+    if _missing_options(value, right):
+        return "options"
     if value.startswith(f"{right} + "):
         return "over"
     if _told(value) != _told(right):  # one is closed to others: no more can be compared than what follows
         value, right = value.partition(" ")[2], right.partition(" ")[2]
-    if _MODE.sub("", value) == _MODE.sub("", right):
-        return "mode"
-    return "options" if _missing_options(value, right) and value.split(" ")[:2] == right.split(" ")[:2] else "changed"
+    return "mode" if _MODE.sub("", value) == _MODE.sub("", right) else "changed"
 
 
 def _told(value: str) -> bool:
@@ -112,11 +113,18 @@ def _told(value: str) -> bool:
 
 
 def _missing_options(value: str | None, right: str | None) -> str:
-    """Return the options that a mount lacks. Both are `TYPE SOURCE OPTIONS [OPTIONS]`."""
-    if not value or not right or " + " in value + right or min(value.count(" "), right.count(" ")) < 2:
+    """Return the options that give a mount those of the right one, where both are the same file system.
+
+    Both are `TYPE SOURCE OPTIONS [OPTIONS]`, of mounts one over the other with ` + ` between.
+    """
+    (*of, has), (*usual, wanted) = (
+        (f"{text or ''}".rpartition(" + ")[2].split(" ") + [""] * 3)[:3] for text in (value, right)
+    )
+    if of != usual or not of[0][:1].isalpha() or ("/" not in of[1] and " + " in f"{value}"):
         return ""
-    has = value.split(" ")[2].split(",")
-    return ",".join(option for option in right.split(" ")[2].split(",") if option not in has)
+    had, want = has.split(","), wanted.split(",")
+    off = [option.removeprefix("no") for option in had if option.startswith("no") and option not in want]
+    return ",".join([*(option for option in want if option not in had), *off])
 
 
 def _read(path: Path) -> dict[str, InventoryKind]:

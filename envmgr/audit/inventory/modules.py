@@ -1,4 +1,4 @@
-"""What nodes say of modules that other tools made, as inventories: how each loads, what it sets, names and brings, and how it starts."""
+"""Modules that other tools made, as inventories: how each loads, what it sets, names and brings, and how it starts."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _inventory(name: str, own: Mapping[str, str], told: Mapping[str, set[str]], 
         what = key.removeprefix(f"{name} ").split(" ")[0]
         if own[f"{name} load"] != "loads" or (what != "sets" and f"{_PART}looked.{name}" not in facts):
             unread.add(key)
-        elif what == "names":  # programs that are there are told, and folders that are not
+        elif what == "names":  # programs that are there are reported, and folders that are not
             values[key] = "not there" if "there" in told[key] else "there"
         else:
             values[key] = "found" if what == "library" else "nothing"

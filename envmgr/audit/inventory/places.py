@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from envmgr.audit.inventory.facts import NodeInventory, read_inventory
@@ -18,8 +18,8 @@ _NONE: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The inventories of a place, each with the nodes that told it. `name` is for people and baselines, and empty for what
-    is drawn anew each day; `where` is the beginning of a shell's facts.
+    """The inventories of a place, each with the nodes that reported it. `name` is for people and baselines, and empty for what
+    is drawn again each day; `where` is the beginning of a shell's facts.
     """
 
     name: str
@@ -40,6 +40,12 @@ def places_of(evidence: Evidence) -> tuple[Place, ...]:
     found += [_read(shell.where, shell.key, "shell", shell.fleet.groups) for shell in evidence.each_shell()]
     found += [Place("", "", told) for told in read_modules(evidence.shells)]
     return (*found, Place("", "", _by_slurm(evidence)))
+
+
+def home_of(places: Iterable[Place], user: str) -> str:
+    """Return the home of the user, as a node tells it."""
+    values = (inventory.values.get(("account", user), "") for place in places for inventory, _ in place.told)
+    return next((home for value in values for home in value.split(" ")[1:2]), "~")
 
 
 def _read(name: str, where: str, scope: Scope, groups: Sequence[Group]) -> Place:

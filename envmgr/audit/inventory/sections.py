@@ -1,4 +1,4 @@
-"""Sections of the inventory that nodes told by a digest: which of them to ask for whole, and what is known then.
+"""Sections of the inventory that nodes reported by a digest: which of them to ask for whole, and what is known then.
 
 One node stands for all with the same digest. A kind of which all nodes have one digest is not asked for: they are alike.
 """
@@ -13,7 +13,7 @@ from envmgr.probe.model import Facts, Fleet
 _DIGEST, _CLOSED = "inventory.digest", "inventory.closed"
 _MOST = 12  # digests of a kind that are looked at, the most common first
 Sections = Mapping[str, Mapping[str, tuple[str, ...]]]
-"""kind -> digest -> the nodes that told it; for kinds that differ."""
+"""kind -> digest -> the nodes that reported it; for kinds that differ."""
 
 
 def digests(facts: Facts) -> dict[str, str]:

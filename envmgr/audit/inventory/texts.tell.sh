@@ -2,7 +2,7 @@
 # inventory_tell KIND…: lines `KIND<TAB>KEY<TAB>VALUE` on stdin as facts; `looked<TAB>KIND` says that a kind was looked at whole, and what of the
 # kinds named was not is `closed`. Sorted, and without the node's own name and the job's number in paths, so that nodes that are alike say the same
 # bytes. A name without a digit is a word that nodes have for other reasons. Programs of the shell's own PATH are not called: a start-up file may have put others there.
-# Kinds that are not among `inventory_whole` are told by a digest; of all but `inventory_only` nothing is told. Both may be `all`.
+# Kinds that are not among `inventory_whole` are reported by a digest; of all but `inventory_only` nothing is reported. Both may be `all`.
 inventory_path=/usr/sbin:/usr/bin:/sbin:/bin
 # For awk: a text with `by` for a name that is a word of its own in it.
 # shellcheck disable=SC2016

@@ -13,6 +13,7 @@ from envmgr.probe.model import CONTEXTS, ShellAccount, ShellContext
 _LIFE = ("slurm", "nodes", "ssh", "mount", "generation", "contexts", "loading", "resolution", "software")
 _STATE = "inventory"  # what is known to harm, wherever it is: a note of it is traced, too
 _OF_LOGIN = _LIFE[_LIFE.index("contexts") + 1 :]  # asked in the user's login shell
+_OF_SENDER = "submitting"  # asked on the host that sends jobs
 _IN_LOGIN = " in a login shell: "  # as the check `nodes` says of a stage
 _PATH = re.compile(r"(?<![\w.])/[\w.+@-]+(?:/[\w.+@-]+)*")
 _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9_]{2,}\b")
@@ -65,11 +66,11 @@ class Harm:
 
     @property
     def stage(self) -> int:
-        """Return how early in the life of a shell it is."""
+        """Return how early in the life of a shell it is: in one check, what start-up files set comes before what follows from that."""
         check = self.finding.check
         if self.is_state:
-            return _LIFE.index("contexts") - 1
-        return _LIFE.index(check) if check in _LIFE else len(_LIFE)
+            return 2 * _LIFE.index("contexts") - 1
+        return 2 * (_LIFE.index(check) if check in _LIFE else len(_LIFE)) + (not self.sets)
 
 
 def harms_of(loose: Iterable[Loose], nodes: frozenset[str]) -> Iterator[Harm]:
@@ -80,6 +81,7 @@ def harms_of(loose: Iterable[Loose], nodes: frozenset[str]) -> Iterator[Harm]:
         login = one.finding.check in _OF_LOGIN or _IN_LOGIN in one.finding.found
         context = _BY_NAME.get(one.context, CONTEXTS[0] if login else None)
         there = sorted(one.nodes) or [""]
-        alike = not one.finding.between and nodes <= one.nodes and len(nodes) > 1
+        every = nodes <= one.nodes or one.finding.check == _OF_SENDER  # of which there is one
+        alike = not one.finding.between and every and len(nodes) > 1
         for node in there:
             yield Harm(one.finding, node, context, one.account or "user", alike, one.names)

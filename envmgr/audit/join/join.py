@@ -63,7 +63,7 @@ class OfNode:
     def root(self, of: Difference) -> Root:
         """Return what a difference comes from: itself, unless it is a symptom of another one that has a relation to it."""
         own = Root(of.path or f"{of.kind} {of.key.split(' ')[0] if of.kind == 'module' else of.key}")
-        above = self._first(lambda each: each is not of and (_holds(each, of.path) or is_its_file(each, of.key)))
+        above = self._first(lambda each: each is not of and _has(each, of))
         if above is not None or not KINDS[of.kind].symptom:
             return self.root(above) if above is not None else own
         name = KINDS[of.kind].sets(of.key)
@@ -76,6 +76,10 @@ class OfNode:
         file = lost or self._first(lambda each: self._names(each, name.lstrip(":")))
         below = file or self._first(lambda each: _leads_below(of, each.path))
         return self.root(below) if below is not None else own
+
+    def state(self, root: Root) -> str:
+        """Return what a root is here: of nodes on which it is something else each has its own cause."""
+        return next((f"{of.kind} {of.value} {of.known}" for of in self.all if of.path == root.file), "")
 
     def _first(self, holds: Callable[[Difference], bool]) -> Difference | None:
         return next((each for each in self._roots if holds(each)), None)
@@ -91,8 +95,8 @@ class OfNode:
         lines = self._view.lines.get((self.node, of.path), ()) if of.kind == "file" else ()
         return any(re.search(rf"\b{re.escape(name)}\b", line) for line in lines)
 
-    def explain(self, harm: Harm) -> Root | None:
-        """Return what explains a harm of this node; None if nothing that differs has a relation to it."""
+    def explain(self, harm: Harm, *, traced: bool = True) -> Root | None:
+        """Return what explains a harm of this node; None if nothing that differs, or that is `traced`, has a relation to it."""
         near = ((nearest(harm, of, self._view), of) for of in self.all)
         # Of what is equally near, what others have counts more than what only this node has.
         ranked = [
@@ -101,7 +105,7 @@ class OfNode:
             if at is not None
         ]
         best = min(ranked, default=None)
-        if (best is None or best[0] >= _TRACED) and (place := self.traced(harm)):
+        if traced and (best is None or best[0] >= _TRACED) and (place := self.traced(harm)):
             return Root(place)
         return None if best is None else self.root(best[4])
 
@@ -125,6 +129,13 @@ def _file(place: str) -> str:
     return place.rpartition(":")[0]
 
 
+def _has(each: Difference, of: Difference) -> bool:
+    """Return whether a difference is there because of another one: of what holds it, or has its rows."""
+    kept_in = KINDS[of.kind].kept_in
+    rows = each.kind in ("file", "link") and kept_in and re.match(kept_in, each.path)
+    return _holds(each, of.path) or is_its_file(each, of.key) or bool(rows)
+
+
 def _holds(of: Difference, path: str) -> bool:
     """Return whether a mount, link or folder that differs holds the path."""
     return (
@@ -143,10 +154,11 @@ def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -
         {view.sender} | {harm.node for harm in harms} | {node for of in differences for node in (*of.nodes, *of.others)}
     )
     of_node = {node: OfNode(node, differences, view) for node in nodes}
-    causes: dict[tuple[str, bool], Cause] = {}
+    causes: dict[tuple[str, bool, str], Cause] = {}
     broken: set[tuple[str, str]] = set()
     for harm, root in _explained(harms, of_node, view.sender):
-        cause = causes.setdefault((root.file, harm.alike), Cause(root))
+        state = "" if harm.alike else of_node[harm.node].state(root)
+        cause = causes.setdefault((root.file, harm.alike, state), Cause(root))
         cause.harms.append(harm)
         cause.nodes.add(harm.node)
         if harm.context is not None and harm.breaks:
@@ -154,10 +166,13 @@ def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -
     for node, each in of_node.items():
         for of in each.all:
             root = each.root(of)
-            found = causes.get((root.file, False))
+            at = (root.file, False, each.state(root))
+            found = causes.get(at)
+            if of.apart and (root.file, True, "") in causes:
+                continue  # there is said what is wrong with it
             if found is None and KINDS[of.kind].symptom and (node, f"{of.where}..".split(".")[1]) in broken:
                 continue  # of a shell that has worse
-            found = found or causes.setdefault((root.file, False), Cause(root))
+            found = found or causes.setdefault(at, Cause(root))
             found.nodes.add(node)
             if of not in found.differences:
                 found.differences.append(of)
@@ -170,14 +185,9 @@ def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], sender: str
     known: dict[tuple[str, str, str], Root] = {}
     states: list[tuple[Harm, Root]] = []
     told_by: dict[str, list[tuple[str, Root]]] = {}
-    for told in sorted(harms, key=lambda harm: harm.stage):
-        harm = _sent(told, of_node, sender)
-        if harm.alike:
-            places = (each.traced(harm) for each in of_node.values())  # few nodes are looked at again
-            root = next((Root(place) for place in places if place), None)
-        else:
-            root = of_node[harm.node].explain(harm)
-        root = root or next((of for state, of in states if _leads(state, harm)), None)
+    explained = [(harm, _explanation(harm, of_node)) for harm in (_sent(of, of_node, sender) for of in harms)]
+    for harm, own in sorted(explained, key=lambda of: of[0].stage):
+        root = own or next((of for state, of in states if _leads(state, harm)), None)
         same = (harm.node, harm.finding.check, harm.finding.found)  # in other shells
         if root is not None:
             known.setdefault(same, root)
@@ -193,6 +203,13 @@ def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], sender: str
         yield harm, found
 
 
+def _explanation(harm: Harm, of_node: Mapping[str, OfNode]) -> Root | None:
+    if not harm.alike:
+        return of_node[harm.node].explain(harm)
+    places = (each.traced(harm) for each in of_node.values())  # few nodes are looked at again
+    return next((Root(place) for place in places if place), None)
+
+
 def _leads(state: Harm, harm: Harm) -> bool:
     """Return whether a variable leads to what a harm names, in the same shells of the same nodes."""
     if (state.node, state.context, state.account, state.alike) != (harm.node, harm.context, harm.account, harm.alike):
@@ -205,4 +222,4 @@ def _sent(harm: Harm, of_node: Mapping[str, OfNode], sender: str) -> Harm:
     if not harm.alike or harm.context is None or harm.context.way != "slurm":
         return harm
     there = replace(harm, node=sender, alike=False)
-    return there if of_node[sender].explain(there) is not None else harm
+    return there if of_node[sender].explain(there, traced=False) is not None else harm

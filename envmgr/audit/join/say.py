@@ -52,7 +52,7 @@ def caused(cause: Cause, view: View) -> Caused:
     hint = _hint(what, view)
     finding = AuditFinding(
         "inventory",
-        harms[0].severity if harms else _severity(cause.differences),
+        harms[0].severity if harms else _severity(cause.differences, view),
         place or (_shell(what) if what.where else cause.root.name),
         _sentence(cause, what),
         f"{as_on(what.others)}: {short(what.right or 'not there')}" if what.known else "",
@@ -77,8 +77,9 @@ def _told(of: Difference) -> tuple[Severity, str, Steps]:
     return KINDS[of.kind].told(of.key, of.value, of.right, fold(of.nodes))
 
 
-def _severity(differences: Sequence[Difference]) -> Severity:
-    found = (_told(of)[0] for of in differences if not of.apart)
+def _severity(differences: Sequence[Difference], view: View) -> Severity:
+    """Return the worst; of what is apart and harms nobody only that of start-up files."""
+    found = (_told(of)[0] for of in differences if not of.apart or view.seen.is_start_up(of.path))
     return min(found, key=_ORDER.__getitem__, default="note")
 
 

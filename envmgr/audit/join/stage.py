@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from pathlib import PurePath
 
 from envmgr.audit.findings import Caused, Loose, as_caused, joined
 from envmgr.audit.inventory.alike import alike
-from envmgr.audit.inventory.differences import Difference, differences
+from envmgr.audit.inventory.differences import Difference, by_their_paths, differences
 from envmgr.audit.inventory.kinds import KINDS
-from envmgr.audit.inventory.places import Place
+from envmgr.audit.inventory.looked_into import with_what_is_there
+from envmgr.audit.inventory.places import Place, home_of
 from envmgr.audit.join.harms import Harm, harms_of
 from envmgr.audit.join.join import join
 from envmgr.audit.join.relations import Lines, View
@@ -30,26 +28,16 @@ def by_what_differs(
     loose: Sequence[Loose], places: Sequence[Place], evidence: Evidence, look_again: LookAgain
 ) -> tuple[Caused, ...]:
     """Return all findings, each difference with the harms that it explains; notes of checks come last."""
-    home = _home(places, evidence.plan.user)
-    found = [
-        replace(of, key=home + of.key[1:]) if of.key.startswith("~/") else of for of in differences(places, evidence)
-    ]
-    harms = tuple(harms_of([*loose, *alike(places, evidence, found)], frozenset(evidence.fleet.nodes)))
+    of_all, home = differences(places, evidence), home_of(places, evidence.plan.user)
+    harms = tuple(harms_of([*loose, *alike(places, evidence, of_all)], frozenset(evidence.fleet.nodes)))
+    found = by_their_paths(of_all, home)
     wanted = _wanted(harms, found, evidence)
     seen = look_again(wanted) if wanted.nodes else Seen()
     lines = dict(_lines(found, seen))
     view = View(seen, lines, wanted.normal, evidence.sender, home)
-    real = [of for of in found if not _same_text(of, lines, seen)]
-    real = [*dict.fromkeys((*real, *_seen_there(found, wanted, seen)))]
-    real = [of for of in real if of.kind != "tree" or not any(_is_in(each, of) for each in real)]
+    real = with_what_is_there([of for of in found if not _same_text(of, lines, seen)], wanted, seen)
     notes = joined(one.finding for one in loose if one.finding.severity == "note")
     return (*said(join(harms, real, view), view), *(as_caused(note) for note in notes))
-
-
-def _home(places: Iterable[Place], user: str) -> str:
-    """Return the home of the user, as a node tells it."""
-    values = (inventory.values.get(("account", user), "") for place in places for inventory, _ in place.told)
-    return next((home for value in values for home in value.split(" ")[1:2]), "~")
 
 
 def _wanted(harms: Iterable[Harm], found: Sequence[Difference], evidence: Evidence) -> Wanted:
@@ -74,34 +62,6 @@ def _wanted(harms: Iterable[Harm], found: Sequence[Difference], evidence: Eviden
     usual = sorted(dict.fromkeys(node for of in found for node in of.others), key=lambda node: node in odd)
     every = (shells, files, paths, dict.fromkeys(trees))
     return Wanted(tuple([*odd][:_MOST_NODES]), tuple(usual[:2]), *(tuple([*of][:_MOST_FILES]) for of in every))
-
-
-def _seen_there(found: Sequence[Difference], wanted: Wanted, seen: Seen) -> Iterator[Difference]:
-    """Yield what differs on the way to what was named, and in folders whose digests differ, and that no inventory has.
-
-    A path that nodes only came to by links is compared where it is.
-    """
-    told = {node: dict(seen.pairs(node, "ways")) for node in (*wanted.normal, *wanted.nodes) if node in seen.facts}
-    trees = [of for of in found if of.kind == "tree"]
-    named = {path for way in wanted.paths for path in (way, *map(str, PurePath(way).parents))}
-    for path in sorted({path for of in told.values() for path in of} - {of.key for of in found}):
-        values = {node: of.get(path) for node, of in told.items()}
-        ((right, _),) = Counter(values.values()).most_common(1)
-        for node, value in values.items():
-            tree = next((of for of in trees if node in of.nodes and path.startswith(f"{of.key}/")), None)
-            if value != right and (tree or path in named or None not in (value, right)):
-                kind, other = (value or right or "").split(" ")[0], (tree.others if tree else wanted.normal[:1])
-                nodes, known, apart = (tree.nodes, tree.known, tree.apart) if tree else ((node,), True, False)
-                yield Difference(kind, path, "", _value(value), _value(right), nodes, other, known, apart)
-
-
-def _is_in(of: Difference, tree: Difference) -> bool:
-    return of.path.startswith(f"{tree.key}/") and not {*tree.nodes}.isdisjoint(of.nodes)
-
-
-def _value(told: str | None) -> str | None:
-    """Return what is told of a path, `KIND VALUE`, without the kind."""
-    return None if told is None else told.partition(" ")[2]
 
 
 def _readable(of: Difference) -> bool:

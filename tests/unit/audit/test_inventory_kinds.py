@@ -34,3 +34,15 @@ def test_kind_gives_a_severity_and_the_one_command(
 def test_rows_have_no_command_but_the_fixed_ones() -> None:
     runs = {row.hint.run.split(" ")[0] for kind in KINDS.values() for row in kind.rows if row.hint.run}
     assert runs == {"umount", "mount", "chmod", "ldconfig", "envmgr"}
+
+
+@pytest.mark.parametrize(
+    ("value", "right", "says"),
+    [
+        ("nfs s:/x nosuid,ro vers=3", "nfs s:/x rw vers=3", "`mount -o remount,rw,suid /m`"),
+        ("ext4 /dev/sda rw + ext4 /dev/sda noexec,rw", "ext4 /dev/sda rw", "`mount -o remount,exec /m`"),
+        ("ext4 /dev/sda rw + tmpfs tmpfs rw", "ext4 /dev/sda rw", "`umount /m`, and out of /etc/fstab"),
+    ],
+)
+def test_mount_gets_its_options_back_and_what_is_over_it_goes(value: str, right: str, says: str) -> None:
+    assert KINDS["mount"].told("/m", value, right, "c2")[2].text == f"on the node: {says}"

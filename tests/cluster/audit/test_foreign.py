@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.helpers.drifts import Drift, foreign_drifts
-from tests.helpers.foreign_scene import KINDS, LOCAL, NO_SITE, SPACK, Foreign, make, tried
+from tests.helpers.foreign_scene import EESSI, KINDS, LOCAL, NO_SITE, SPACK, Foreign, make, tried
 from tests.helpers.spack_tree import FOLDER, recorded
 
 # One of each tree; `make soak SOAK=foreign_drifts` plays all.
@@ -25,9 +25,9 @@ def test_healthy_cluster_is_silent_and_a_baseline_holds_every_tree(foreign: Fore
     assert foreign.told("--save-baseline", "/root/trees.yaml", code=0) == []
     text = foreign.cluster.sh("login", "cat /root/trees.yaml", check=True).stdout
     for place in (
-        "    Mesh/3.1:\n",
-        "    gcc/13.2.0 hdf5/1.14.3:\n",
-        f"    {SPACK}/share/spack/lmod/linux-debian12-x86_64/gcc/13.2.0:\n",
+        "/opt/eb/modules/all/Mesh/3.1.lua:\n",
+        f"{SPACK}/share/spack/lmod/linux-debian12-x86_64/Core/cmake/3.27.7.lua:\n",
+        f"{EESSI}/versions/2023.06/software/linux/x86_64/generic/modules/all/OpenMPI/4.1.5-GCC-12.3.0.lua:\n",
     ):
         assert place in text, place
 

@@ -71,13 +71,13 @@ def by_audit(scene: Audited, text: str, options: str = "") -> tuple[int, list[st
 
 def test_a_node_is_drained_for_errors_that_an_audit_from_elsewhere_found(checked: Audited) -> None:
     success = "envmgr_audit_success 1\n"
-    folders = 'envmgr_audit_node_findings{node="c1",check="folders",severity="error"} 1\n'
-    other = 'envmgr_audit_node_findings{node="c11",check="folders",severity="error"} 1\n'
-    mild = 'envmgr_audit_node_findings{node="c1",check="lmod",severity="warning"} 2\n'
+    folders = 'envmgr_audit_node_findings{node="c1",check="inventory",severity="error"} 1\n'
+    other = 'envmgr_audit_node_findings{node="c11",check="inventory",severity="error"} 1\n'
+    mild = 'envmgr_audit_node_findings{node="c1",check="software",severity="warning"} 2\n'
     assert by_audit(checked, success + other + mild) == (0, [])
     found = "the audit found: {}; envmgr audit, on the host that wrote " + METRICS + ", says more"
-    assert by_audit(checked, success + other + folders + mild) == (1, [found.format("folders")])
-    assert by_audit(checked, success + mild, "-s warning") == (1, [found.format("lmod")])
+    assert by_audit(checked, success + other + folders + mild) == (1, [found.format("inventory")])
+    assert by_audit(checked, success + mild, "-s warning") == (1, [found.format("software")])
     assert by_audit(checked, "envmgr_audit_success 0\n" + folders) == (0, [])  # the audit's fault, not the node's
     assert by_audit(checked, success, "-s all")[0] == 1
     checked.cluster.write(NODE, "/etc/nhc/nhc.conf", f" * || check_envmgr_audit {METRICS}.gone\n")

@@ -149,7 +149,8 @@ def test_unknown_check_names_the_nearest() -> None:
     with pytest.raises(InputError) as error:
         get_check("mounts")
     assert (
-        error.value.render() == "error[unknown-check]: there is no check `mounts`\n\nhint: did you mean mount, outside, account?"
+        error.value.render()
+        == "error[unknown-check]: there is no check `mounts`\n\nhint: did you mean mount, outside, account?"
     )
 
 

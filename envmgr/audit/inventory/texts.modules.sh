@@ -18,14 +18,22 @@ modules_files() { # FOLDER
   awk -v folder="$1" '{ printf "modfile\t%s/%s\t%s\n", folder, substr($0, 67), substr($0, 1, 12) }' "$room/modules.sums"
 }
 modules_paths() { # FOLDER: what they name, but for the system's own
+  # shellcheck disable=SC2034 # of named_paths.sh
+  named_there=$room/modules.there
+  : >"$named_there"
   (cd "$1" && find -L . -type f -printf '%P\n' 2>/dev/null | LC_ALL=C sort | head -n 2000 | tr '\n' '\0' |
-    xargs -0 -r grep -o -s -H -E '["{[:space:]]/[A-Za-z0-9_./+-]+' | sed 's/:["{[:space:]]/ /' | LC_ALL=C sort -u | head -n 4000) | named_paths |
-    awk -v folder="$1" '{
-      closed = $NF == "closed"
-      path = closed ? $(NF - 1) : $NF
-      file = substr($0, 1, index($0, " /") - 1)
-      if (!told[path]++) printf "modpath\t%s\t%s: %s/%s names it\n", path, closed ? "closed" : "not there", folder, file
-    }' | head -n 100
+    xargs -0 -r grep -o -s -H -E '["{[:space:]]/[A-Za-z0-9_./+-]+' | sed 's/:["{[:space:]]/ /' | LC_ALL=C sort -u | head -n 4000) |
+    named_paths >"$room/modules.absent"
+  # Folders that a module opens are no software, and those of the system are everywhere.
+  awk -v folder="$1" -v there="$named_there" '
+    function is_software(path) { return path ~ /^\/[^\/]+\/[^\/]/ && path !~ /^\/(usr|etc|var|tmp|run|dev|proc|sys|home|root|s?bin|lib|lib64|scratch)(\/|$)/ }
+    { closed = $NF == "closed"; path = closed ? $(NF - 1) : $NF; file = substr($0, 1, index($0, " /") - 1) }
+    FILENAME == there {
+      if (is_software(path) && path !~ /[mM]odul/) has[file] = 1
+      next
+    }
+    !told[path]++ { printf "modpath\t%s\t%s: %s/%s names it%s\n", path, closed ? "closed" : "not there", folder, file, closed || has[file] || !is_software(path) ? "" : ", and no software that is there" }
+  ' "$named_there" "$room/modules.absent" | head -n 100
 }
 modules_look() {
   modules_closed=

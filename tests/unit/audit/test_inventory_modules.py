@@ -52,6 +52,13 @@ def test_changed_file_lost_file_and_lost_software_are_each_a_row(place: Path, to
     assert found["modfile", f"{top}/b/2.lua"][1] is None
 
 
+def test_modulefile_that_names_no_software_that_is_there_says_so(place: Path, top: Path) -> None:
+    (top / "a/1.lua").write_text('prepend_path("PATH", "/apps/none/1/bin")\nsetenv("TMPDIR", "/scratch/none")\n')
+    found = read(look(place, top)).values
+    assert found["modpath", "/apps/none/1/bin"] == f"not there: {top}/a/1.lua names it, and no software that is there"
+    assert found["modpath", "/scratch/none"] == f"not there: {top}/a/1.lua names it"
+
+
 def test_very_many_files_are_a_row_for_each_folder(place: Path, top: Path) -> None:
     for number in range(400):
         (top / f"a/n{number:03}.lua").write_text(f"-- {number}\n")

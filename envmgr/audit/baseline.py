@@ -56,7 +56,7 @@ class Baseline:
         return frozenset(node for page in pages for node in page)
 
 
-class Listed(Protocol):
+class ListedPlace(Protocol):
     """A place of the inventory."""
 
     @property
@@ -65,7 +65,7 @@ class Listed(Protocol):
     def told(self) -> Iterable[tuple[Any, tuple[str, ...]]]: ...
 
 
-def baseline_text(places: Iterable[Listed], kept: Callable[[str, str], bool]) -> str:
+def baseline_text(places: Iterable[ListedPlace], kept: Callable[[str, str], bool]) -> str:
     """Return the file's text: the same for the same nodes, byte for byte. `kept(kind, value)` says what is worth keeping."""
     values: dict[str, dict[str, dict[str, dict[str, str]]]] = {}
     for place in places:

@@ -14,7 +14,7 @@ from pydantic import SerializerFunctionWrapHandler, ValidationError, model_seria
 
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import ModuleSpec, Pip, default_entries
-from envmgr.store.expected import Expected
+from envmgr.store.expected import ExpectedFile
 from envmgr.store.manifest import InstallFacts, read_manifest
 from envmgr.store.prefix import Install, Prefix, installs
 from envmgr.system.files import read_regular
@@ -97,7 +97,7 @@ class PublishedSpec(FrozenModel):
 
     spec: ModuleSpec
     facts: InstallFacts
-    expected: Expected = Expected()
+    expected: ExpectedFile = ExpectedFile()
 
 
 def current_number(prefix: Prefix) -> int | None:

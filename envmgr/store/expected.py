@@ -16,7 +16,7 @@ NODE_CHECK = "libexec/node-check"
 """The program of an install, if it has one, that fails on a node that lacks what the install needs, and says what."""
 
 
-class Expected(FrozenModel):
+class ExpectedFile(FrozenModel):
     """The file to look at. `program` is the first program that the module puts into PATH, `file` that, or any file where
     there is none.
 
@@ -29,11 +29,11 @@ class Expected(FrozenModel):
     checked: bool = False
 
 
-def expected_of(root: str, rows: Sequence[TreePath], environment: Iterable[EnvOp], name: str) -> Expected:
+def expected_of(root: str, rows: Sequence[TreePath], environment: Iterable[EnvOp], name: str) -> ExpectedFile:
     """Return what to expect of the tree at `root` with these rows. `name` is the entry's, without the version."""
     program = _first_program(root, rows, environment, name)
     file = program or next((row.path for row in rows if row.kind == "file"), "")
-    return Expected(program=program, file=file, checked=any(row.path == NODE_CHECK for row in rows))
+    return ExpectedFile(program=program, file=file, checked=any(row.path == NODE_CHECK for row in rows))
 
 
 def _first_program(root: str, rows: Iterable[TreePath], environment: Iterable[EnvOp], name: str) -> str:

@@ -5,23 +5,17 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
-import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from envmgr.audit.inventory.facts import NodeInventory, read_inventory
 from envmgr.audit.inventory.kinds import KINDS
-from envmgr.audit.inventory.texts import inventory_texts
-from envmgr.probe import shell as probe
-from envmgr.probe.model import ProbeStage
 from envmgr.probe.shell import read_answer
-from envmgr.system.shelltext import assign, script_text
-from tests.helpers.evidence import audit_plan, site
+from tests.helpers.inventory_texts import changes, place, run
+
+__all__ = ["place"]  # a fixture
 
 SHELLS = {
     "bash": ["bash", "-c", '. "$0"'],
@@ -40,33 +34,6 @@ def salted(text: str) -> str:
     return f"~{sha256('salt' + text + chr(10))[:12]}"
 
 
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A folder that every account may write in."""
-    with tempfile.TemporaryDirectory(prefix="inventory-") as folder:
-        Path(folder).chmod(0o777)
-        yield Path(folder)
-
-
-def run(stage: ProbeStage, folder: Path, *argv: str, before: str = "", seconds: int = 200) -> str:
-    """What this machine answers to the text of a stage, by a command that takes its file; `before` is of start-up files."""
-    texts = inventory_texts(replace(audit_plan(site()), user="root", salt="salt", seconds=seconds))
-    return run_text(texts[stage], stage, folder, *argv, before=before)
-
-
-def run_text(text: str, stage: ProbeStage, folder: Path, *argv: str, before: str = "") -> str:
-    given = assign(mark="", user="root", build_user="", prefix="/sw", room=str(folder), who=f"{folder}/who", job="")
-    parts = ("library.sh", "found.sh") if stage == "context" else ("library.sh",)
-    library = "".join(script_text(probe.__file__, part) for part in parts)
-    file = folder / f"{stage}.sh"
-    file.write_text(f"{before}\n{given}{library}{text}\nput inventory.looked.{stage} yes\n")
-    (folder / "who").write_text(f"root:x:{os.geteuid()}:0::/root:/bin/bash\n")
-    env = {"PATH": "/usr/bin:/bin", "HOME": str(folder)}
-    done = subprocess.run([*argv, file], capture_output=True, text=True, check=True, cwd="/", env=env, input="")
-    assert done.stderr == ""
-    return done.stdout
-
-
 def node(folder: Path, before: str = ":", *argv: str, seconds: int = 200) -> str:
     """What this machine answers as a node, in a mount namespace with an /etc of its own in which `before` was done."""
     for path in [*folder.glob("node.sh.*"), *folder.glob("etc")]:
@@ -83,11 +50,6 @@ def shell(folder: Path, name: str, before: str = "") -> str:
 def read(answer: str, beginning: str = "") -> NodeInventory:
     facts, _, _ = read_answer(answer.replace("@inventory", f"@{beginning}inventory"))
     return read_inventory(facts, beginning, "shell" if beginning else "node")
-
-
-def changes(before: NodeInventory, after: NodeInventory) -> dict[tuple[str, str], tuple[str | None, str | None]]:
-    keys = sorted({*before.values, *after.values})
-    return {k: (before.values.get(k), after.values.get(k)) for k in keys if before.values.get(k) != after.values.get(k)}
 
 
 def test_healthy_node_says_the_same_bytes_twice_and_what_differs_is_found(place: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from envmgr.audit.inventory.facts import NodeInventory, read_inventory
 from envmgr.probe.shell import read_answer
-from tests.unit.audit.test_inventory import changes, place, run
+from tests.helpers.inventory_texts import changes, place, run
 
 __all__ = ["place"]  # a fixture
 

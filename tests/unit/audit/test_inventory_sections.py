@@ -9,8 +9,9 @@ from envmgr.audit.inventory.alike_rows import ROWS
 from envmgr.audit.inventory.sections import digests, filled, nodes_of, sections_of
 from envmgr.audit.inventory.texts import inventory_texts, kinds_part
 from envmgr.probe.model import Fleet, Group
+from envmgr.probe.shell import read_answer
 from tests.helpers.evidence import audit_plan, site
-from tests.unit.audit.test_inventory import place, read_answer, run_text
+from tests.helpers.inventory_texts import place, run_text
 
 __all__ = ["place"]  # a fixture
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 import pytest
 
 from envmgr.modules.spec import EnvOp
-from envmgr.store.expected import NODE_CHECK, Expected, expected_of
+from envmgr.store.expected import NODE_CHECK, ExpectedFile, expected_of
 from envmgr.store.tree import TreePath
 
 ROOT = "/sw/store/Tool/1-00000000"
 
 
-def expected(files: Mapping[str, int], *links: str, folders: tuple[str, ...] = ("bin",)) -> Expected:
+def expected(files: Mapping[str, int], *links: str, folders: tuple[str, ...] = ("bin",)) -> ExpectedFile:
     """Of an install with these files, and a module that prepends these folders to PATH."""
     rows = [TreePath("bin/folder", "dir", 0o555, 0, "", "")]
     rows += [TreePath(path, "file", mode, 1, "", "") for path, mode in files.items()]
@@ -25,7 +25,7 @@ def expected(files: Mapping[str, int], *links: str, folders: tuple[str, ...] = (
 
 def test_python_of_an_entry_is_its_first_program() -> None:
     found = expected({"bin/2to3": 0o555, "bin/Tool": 0o555, "lib/x.py": 0o444}, "bin/python")
-    assert found == Expected(program="bin/python", file="bin/python")
+    assert found == ExpectedFile(program="bin/python", file="bin/python")
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def test_python_of_an_entry_is_its_first_program() -> None:
 def test_first_program_is_the_first_that_a_user_finds(
     files: dict[str, int], folders: tuple[str, ...], program: str
 ) -> None:
-    assert expected(files, "bin/0", folders=folders) == Expected(program=program, file=program or next(iter(files)))
+    assert expected(files, "bin/0", folders=folders) == ExpectedFile(program=program, file=program or next(iter(files)))
 
 
 def test_program_that_checks_a_node_is_known() -> None:
-    assert expected({NODE_CHECK: 0o555}) == Expected(file=NODE_CHECK, checked=True)
+    assert expected({NODE_CHECK: 0o555}) == ExpectedFile(file=NODE_CHECK, checked=True)

@@ -261,7 +261,9 @@ def test_line_that_sets_it_on_healthy_nodes_too_explains_nothing() -> None:
         {"inventory.pkg": r"x\t2"},
         harm("PATH is /bin"),
         usual={"inventory.pkg": r"x\t1"},
-        seen=dict.fromkeys(("c1", "c2"), {"second_look.bash-login.user": r"set\tPATH\t/etc/profile.d/zz-envmgr.sh:9"}),
+        seen={
+            node: {"second_look.bash-login.user": r"set\tPATH\t/etc/profile.d/zz-envmgr.sh:9"} for node in ("c1", "c2")
+        },
     )
     assert told[0].startswith("error c2: bash-login (alice): PATH is /bin | ")
     assert "zz-envmgr" not in told[0]

@@ -1,4 +1,4 @@
-"""Differences that the second look found: lines of files that differ, what lies on the way to what was named, and in folders whose digests differ."""
+"""Differences that the second look found: lines of files, what lies on the way to what was named, and in folders whose digests differ."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def _seen_there(found: Sequence[Difference], wanted: Wanted, seen: Seen) -> Iter
 
     A path that nodes only came to by links is compared where it is.
     """
-    told = {node: dict(seen.pairs(node, "ways")) for node in (*wanted.normal, *wanted.nodes) if node in seen.facts}
+    seen_ways = {node: dict(seen.pairs(node, "ways")) for node in (*wanted.normal, *wanted.nodes) if node in seen.facts}
     trees = [of for of in found if of.kind == "tree"]
     named = {path for way in wanted.paths for path in (way, *map(str, PurePath(way).parents))}
-    for path in sorted({path for of in told.values() for path in of} - {of.key for of in found}):
-        values = {node: of.get(path) for node, of in told.items()}
+    for path in sorted({path for of in seen_ways.values() for path in of} - {of.key for of in found}):
+        values = {node: of.get(path) for node, of in seen_ways.items()}
         ((usual, _),) = Counter(values.values()).most_common(1)
         for node, value in values.items():
             tree = next((of for of in trees if node in of.nodes and path.startswith(f"{of.key}/")), None)
@@ -43,9 +43,9 @@ def _is_in(of: Difference, tree: Difference) -> bool:
     return of.path.startswith(f"{tree.key}/") and not {*tree.nodes}.isdisjoint(of.nodes)
 
 
-def _value(told: str | None) -> str | None:
-    """Return what is reported of a path, `KIND VALUE`, without the kind."""
-    return None if told is None else told.partition(" ")[2]
+def _value(seen_ways: str | None) -> str | None:
+    """Return what was reported of a path, `KIND VALUE`, without the kind."""
+    return None if seen_ways is None else seen_ways.partition(" ")[2]
 
 
 def lines_that_differ(found: Iterable[Difference], seen: Seen) -> Iterator[tuple[tuple[str, str], tuple[str, ...]]]:

@@ -77,9 +77,7 @@ class OfNode:
             return Root(place)
         file = lost or self._first(lambda each: self._names(each, name.lstrip(":")))
         read = self._view.seen.read(self.node, *_shell(of.where))
-        below = (
-            file or self._first(lambda each: _leads_below(of, each.path)) or self._first(lambda each: each.path in read)
-        )
+        below = file or self._first(lambda each: _leads_below(of, each.path) or each.path in read)
         return self.root(below) if below is not None else own
 
     def state(self, root: Root) -> str:

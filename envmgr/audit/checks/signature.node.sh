@@ -6,6 +6,7 @@ if [ -r /var/lib/envmgr/flip ]; then
   {
     read -r signature_state signature_number signature_flip signature_boot signature_at
     read -r _
+    read -r _
     read -r signature_prefix
     read -r _ signature_reason
   } </var/lib/envmgr/flip

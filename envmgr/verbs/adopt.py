@@ -7,7 +7,7 @@ import re
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -17,6 +17,7 @@ from envmgr.audit.ask.gather import gather
 from envmgr.audit.ask.other_modules import FoundModule, read_other_modules
 from envmgr.audit.checks import get_check
 from envmgr.audit.fit.matrix import observed
+from envmgr.audit.inventory.facts import read_inventory
 from envmgr.audit.model import Check, Evidence
 from envmgr.audit.plan import AuditRequest
 from envmgr.catalog.site_file import SiteFile
@@ -33,7 +34,10 @@ from envmgr.system.yamlfile import dump_yaml
 from envmgr.verbs import DryRun, NodesOption, OutputOption, ViaOption, needs, option
 from envmgr.wording import counted
 
-_CHECKS = ("nodes", "contexts", "folders", "fitness")
+_CHECKS = ("nodes", "contexts", "inventory", "fitness")
+_SHARED = re.compile(
+    r"(nfs4?|cifs|smb3|fuse(blk|\..*)?|lustre|beegfs|gpfs|ceph|9p|afs|glusterfs|pvfs2|panfs|wekafs|virtiofs) "
+)
 _PLAIN = re.compile(r"[^a-z0-9]")
 
 
@@ -133,7 +137,7 @@ def adopt(
     evidence = gather(request, checks, site, lmod, ctx.runner, ctx.reporter).evidence
     found = tuple(_modules(evidence, _entries(ctx)))
     answered = evidence.fleet.nodes
-    text = site_text(propose(ctx, evidence, name), f"the answers of {fold(answered)}") if answered else ""
+    text = site_text(propose(ctx, evidence, name, found), f"the answers of {fold(answered)}") if answered else ""
     if output is not None and answered and not dry_run:
         atomic_write(output, text)
     return AdoptResult(
@@ -183,10 +187,10 @@ def _nearest(version: str, entries: Sequence[str]) -> str:
     return max(entries, key=common, default="")
 
 
-def propose(ctx: Context, evidence: Evidence, name: str) -> dict[str, Any]:
+def propose(ctx: Context, evidence: Evidence, name: str, modules: Iterable[Module]) -> dict[str, Any]:
     """Return valid fields of a site file, as `site.yaml` has them."""
     transport = ctx.site.transport
-    fields: dict[str, Any] = {"schema": 1, "name": name, "prefix": _prefix(evidence)}
+    fields: dict[str, Any] = {"schema": 1, "name": name, "prefix": _prefix(evidence, modules)}
     here = socket.gethostname().partition(".")[0]
     if here not in evidence.nodes:
         fields["login_nodes"] = here
@@ -211,15 +215,17 @@ def site_text(fields: Mapping[str, Any], source: str) -> str:
     return "\n".join(head) + "\n" + dump_yaml(dict(fields), width=120)
 
 
-def _prefix(evidence: Evidence) -> str:
+def _prefix(evidence: Evidence, modules: Iterable[Module]) -> str:
     """Return a prefix next to the modules, on a network file system that all nodes have; else the usual folder."""
     counts: Counter[str] = Counter()
-    for group in evidence.shells.groups:
-        mounts = {line.partition(" ")[0] for line in group.facts.get("folders.mounts", "").splitlines()}
-        used = {line.partition(" ")[0] for line in group.facts.get("folders.at", "").splitlines()}
-        counts.update({point: len(group.nodes) for point in mounts & used})
-    everywhere = sorted(point for point, count in counts.items() if count >= len(evidence.shells.nodes))
-    return f"{everywhere[0]}/envmgr" if everywhere else "/opt/envmgr"
+    for group in evidence.fleet.groups:
+        mounted = read_inventory(group.facts).values.items()
+        points = [point for (kind, point), value in mounted if kind == "mount" and _SHARED.match(value)]
+        counts.update(dict.fromkeys(points, len(group.nodes)))
+    used = [path for module in modules for path in (module.folder, module.root)]
+    everywhere = sorted(point for point, count in counts.items() if count >= len(evidence.fleet.nodes))
+    near = [point for point in everywhere if any(path.startswith(f"{point}/") for path in used)]
+    return f"{near[0]}/envmgr" if near else "/opt/envmgr"
 
 
 def _groups(ctx: Context, evidence: Evidence) -> dict[str, dict[str, str]]:

@@ -65,10 +65,11 @@ def test_no_trace_of_a_shell_leaves_one_in_a_home(audited: Audited, homes: tuple
         "/etc/profile.d/zzz-sci.sh": "export PYTHONPATH=/opt/sci",
         "/etc/bash.bashrc": "export PYTHONPATH=/opt/sci",
     }
+    kept = {path: f"/run/kept{path.replace('/', '-')}" for path in lines}
     add = "".join(
-        f"[ ! -e {path} ] || cp -a {path} {path}.kept; echo '{line}' >>{path}\n" for path, line in lines.items()
+        f"[ ! -e {path} ] || cp -a {path} {kept[path]}; echo '{line}' >>{path}\n" for path, line in lines.items()
     )
-    take = "".join(f"if [ -e {path}.kept ]; then mv {path}.kept {path}; else rm {path}; fi\n" for path in lines)
+    take = "".join(f"if [ -e {kept[path]} ]; then mv {kept[path]} {path}; else rm {path}; fi\n" for path in lines)
     cluster.sh("c1", add, check=True)
     try:
         before = state(cluster, *homes)

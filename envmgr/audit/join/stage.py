@@ -60,6 +60,7 @@ def _wanted(harms: Iterable[Harm], found: Sequence[Difference], evidence: Eviden
     paths |= {path: None for of in found if KINDS[of.kind].symptom for path in _PATHS.findall(f"{of.value} {of.right}")}
     trees = (of.key for of in found if of.kind == "tree")
     usual = sorted(dict.fromkeys(node for of in found for node in of.others), key=lambda node: node in odd)
+    usual = usual or [node for node in evidence.fleet.nodes if node not in odd]
     every = (shells, files, paths, dict.fromkeys(trees))
     return Wanted(tuple([*odd][:_MOST_NODES]), tuple(usual[:2]), *(tuple([*of][:_MOST_FILES]) for of in every))
 

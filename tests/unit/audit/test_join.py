@@ -279,3 +279,16 @@ def test_folder_below_the_root_holds_what_is_named_and_what_variables_name() -> 
             "on the node: `chmod 1777 /tmp` > /tmp/x/context.sh: Permission denied"
         )
     ]
+
+
+def test_what_two_nodes_lack_is_compared_with_a_node_that_lacks_nothing() -> None:
+    ways = r"/srv/x\tdir {} root:root"
+    modes = {"c1": 755, "c2": 755, "c3": 700}
+    told = judged(
+        {},
+        harm("cannot read /srv/x/y", "c2", "c3"),
+        seen={node: {"second_look.ways": ways.format(mode)} for node, mode in modes.items()},
+    )
+    assert [text.partition(";")[0] for text in told if "/srv/x is" in text] == [
+        "error c3: /srv/x: /srv/x is 700 root:root"
+    ]

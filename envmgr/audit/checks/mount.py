@@ -183,7 +183,7 @@ def _slow(evidence: Evidence, fleet: Fleet) -> Rows:
 
 def _fault(facts: Facts, right: str) -> str:
     gate = facts.get("gate", "not looked at")
-    if "mount.type" not in facts and gate == "ok":
+    if "mount.type" not in facts and gate != "hung":
         return ""  # the node could not be looked at: the check `nodes` reports it
     if gate == "hung" or facts.get("prefix.end", "").startswith("no end"):
         return f"does not answer ({facts.get('mount.type', '?')} {facts.get('mount.source', '?')})"

@@ -14,7 +14,7 @@ from envmgr.audit.hints import Hint, hint_of, look
 from envmgr.audit.inventory.kinds import KINDS
 from envmgr.audit.like_nodes import as_on
 from envmgr.audit.table import Steps, short
-from envmgr.nodes.sets import fold
+from envmgr.nodes.sets import expand, fold
 from envmgr.report import Severity
 from envmgr.wording import counted
 
@@ -50,7 +50,9 @@ def caused(cause: Cause, view: View) -> Caused:
             if place
             else Hint(head.hint, head.actions)
         )
-        return as_caused(replace(head, hint=hint.text, actions=hint.actions), cause=place, consequences=tuple(rest))
+        nodes = fold(cause.nodes & {*expand(head.nodes)}) or head.nodes  # others have another cause of it
+        found = replace(head, hint=hint.text, nodes=nodes, actions=hint.actions)
+        return as_caused(found, cause=place, consequences=tuple(rest))
     what = max(cause.differences, key=lambda of: (of.path == cause.root.file, KINDS[of.kind].depth))
     hint = _hint(what, view)
     finding = AuditFinding(

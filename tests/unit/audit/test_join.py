@@ -292,3 +292,4 @@ def test_what_two_nodes_lack_is_compared_with_a_node_that_lacks_nothing() -> Non
     assert [text.partition(";")[0] for text in told if "/srv/x is" in text] == [
         "error c3: /srv/x: /srv/x is 700 root:root"
     ]
+    assert [text.partition(": ")[0] for text in told] == ["error c3", "error c2"]

@@ -143,6 +143,6 @@ look_paths() { # PATH ...
 look_trees() { # FOLDER ...
   for look_at in "$@"; do
     case $look_at in /*/*/*/*) look_deep=3 ;; *) look_deep=1 ;; esac
-    find "$look_at" -maxdepth "$look_deep" -xdev -name __pycache__ -prune -o -printf '%p\t%y\t%m %u:%g\t%l\t%s\n' 2>/dev/null
+    find "$look_at" -maxdepth "$look_deep" -xdev \( -name __pycache__ -o -path /var/lib/envmgr -o -path /usr/local/bin/envmgr \) -prune -o -printf '%p\t%y\t%m %u:%g\t%l\t%s\n' 2>/dev/null
   done | awk -F '\t' '{ print "@second_look.ways|" $1 "\t" ($2 == "d" ? "dir " $3 : $2 == "l" ? "link -> " $4 : "prog " $3 " " $5) }'
 }

@@ -205,7 +205,7 @@ inventory_trees() {
     if inventory_near "$inventory_folder"; then set -- "$@" "$inventory_folder"; fi
   done
   mkdir "$0.trees"
-  find "$@" -xdev \( -name __pycache__ -o -path /usr/lib/modules -o -path /usr/lib/firmware -o -path '/*/*/*/*/*/*/*/*' -o -path '/var/*/*/*' -o -path /var/lib/envmgr \) -prune \
+  find "$@" -xdev \( -name __pycache__ -o -path /usr/lib/modules -o -path /usr/lib/firmware -o -path '/*/*/*/*/*/*/*/*' -o -path '/var/*/*/*' -o -path /var/lib/envmgr -o -path /usr/local/bin/envmgr \) -prune \
     -o -path '/var/*' ! -type d -o -type f -printf '%h\t%f %m %U %s\n' -o -printf '%h\t%f %y %m %U %l\n' 2>/dev/null | sort | awk -F '\t' -v there="$0.trees/" '
     {
       count = split($1, part, "/")

@@ -83,7 +83,7 @@ def audit_nodes(ctx: Context, request: AuditRequest) -> AuditResult:
         seconds=time.monotonic() - began,
         unread=why_unread(evidence),
         away=fold(evidence.mounts.only(lambda facts: "probe" not in facts and facts.get("gate", "hung") != "ok").nodes),
-        modules=len({key for kind, key in things if kind == "avail"}),
+        modules=len({key for kind, key in things if kind == "avail" and not key.startswith(f"{site.prefix}/")}),
         compared=Counter(kind for kind, _ in things),
         staged=staged_nodes(evidence) if STAGED_BY in chosen else {},
     )

@@ -15,7 +15,7 @@ _ASIDE = ("ok: ", "# ", "=== ")
 _MASKS = (
     (r"\b(\d+(\.\d+)?-)?\d+(\.\d+)? s\b", "N s"),
     (r"\b\d+ files\b", "N files"),
-    (r"\b\d+ things by \d+ checks\b", "N things by M checks"),
+    (r"\b\d+ things of \d+ kinds\b", "N things of M kinds"),
     (r"-[0-9a-f]{8}\b", "-DIGEST"),
     (r"\btree [0-9a-f]{12}\b", "tree DIGEST"),
     (r"\bbatch job \d+", "batch job N"),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from envmgr.audit.model import Evidence, Values
 from envmgr.nodes.sets import fold
+
+if TYPE_CHECKING:
+    from envmgr.audit.model import Evidence, Values
 
 _NAMED = 64  # nodes that a finding about other nodes names
 

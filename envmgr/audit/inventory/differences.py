@@ -73,7 +73,7 @@ def _of_place(place: Place, evidence: Evidence) -> Iterator[Difference]:
     then = (
         {kind: baseline.nodes(place.name, kind) for kind in KINDS} if baseline is not None and had is not None else {}
     )
-    for kind, key in sorted({*place.keys, *(had or {})}):
+    for kind, key in sorted({*place.keys, *(at for at in had or () if at[0] in KINDS)}):
         if _BACKUP.search(key):
             continue
         values: dict[str, list[str]] = {}

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from envmgr.audit.inventory.facts import NodeInventory, read_inventory
-from envmgr.audit.inventory.kinds import Scope
+from envmgr.audit.inventory.kinds import KINDS, Scope
 from envmgr.audit.inventory.modules import read_modules
 from envmgr.audit.model import Evidence
 from envmgr.nodes.slurm import slurm_names
@@ -30,15 +30,18 @@ class Place:
         """Return it with these kinds, or with all for none."""
         if not kinds:
             return self
-        told = (
-            (of, {at: value for at, value in of.values.items() if at[0] in kinds}, nodes) for of, nodes in self.told
-        )
-        return replace(self, told=[(replace(of, values=values), nodes) for of, values, nodes in told])
+        closed = KINDS.keys() - kinds
+        told = ((replace(of, closed=of.closed | closed), nodes) for of, nodes in self.told)
+        return replace(self, told=[(replace(of, values=_of_kinds(of, kinds)), nodes) for of, nodes in told])
 
     @property
     def keys(self) -> frozenset[tuple[str, str]]:
         """Return (kind, key) of all that any node has there."""
         return frozenset(at for inventory, _ in self.told for at in inventory.values)
+
+
+def _of_kinds(of: NodeInventory, kinds: Collection[str]) -> dict[tuple[str, str], str]:
+    return {at: value for at, value in of.values.items() if at[0] in kinds}
 
 
 def places_of(evidence: Evidence) -> tuple[Place, ...]:

@@ -39,6 +39,8 @@ inventory_tell() (
       sub(/\..*/, "", short)
       if (host !~ /[0-9]/) host = short = ""
     }
+    # A name in a folder that others may write in can hold a line: only the kinds that are asked for here are taken.
+    !index(" raw looked closed " kinds " ", " " $1 " ") { next }
     $1 == "looked" { looked[$2] = 1; next }
     {
       key = $2

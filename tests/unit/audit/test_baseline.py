@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,9 @@ def test_missing_fields_are_named(tmp_path: Path) -> None:
     assert error.value.context == (f"values: {pydantic_says('missing')}",)
 
 
-def test_only_the_kinds_that_are_asked_for_are_compared() -> None:
-    of = place({("c1",): {("env", "A"): "1", ("file", "/etc/a"): "2"}})
-    assert of.only(()).keys == {("env", "A"), ("file", "/etc/a")}
-    assert of.only(["env"]).keys == {("env", "A")}
+def test_kinds_that_are_not_asked_for_and_unknown_ones_of_a_baseline_are_compared_with_nothing(tmp_path: Path) -> None:
+    now = place({("c1", "c2"): {("env", "A"): "1", ("file", "/etc/a"): "2"}})
+    text = written(now).replace("    file:\n", "    nosuch:\n      x:\n        c[1-2]: '1'\n    file:\n")
+    of = replace(evidence({"c1": {}, "c2": {}}), baseline=read(text, tmp_path))
+    assert differences([now, now.only(["env"])], of) == ()
+    assert [each.key for each in differences([place({("c1", "c2"): {("env", "A"): "2"}}).only(["env"])], of)] == ["A"]

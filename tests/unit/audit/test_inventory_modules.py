@@ -13,6 +13,7 @@ from envmgr.probe.shell import read_answer
 from tests.helpers.inventory_texts import changes, place, run
 
 __all__ = ["place"]  # a fixture
+AS_NOBODY = ("setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups")
 
 
 @pytest.fixture
@@ -59,6 +60,11 @@ def test_modulefile_that_names_no_software_that_is_there_says_so(place: Path, to
     assert found["modpath", "/scratch/none"] == f"not there: {top}/a/1.lua names it"
 
 
+def test_name_of_a_file_that_holds_a_line_is_no_fact_of_another_kind(place: Path, top: Path) -> None:
+    (top / "a/3.lua\nmount\t\tx").touch(0)
+    assert "inventory.mount" not in look(place, top, *(AS_NOBODY if os.geteuid() == 0 else ()))
+
+
 def test_very_many_files_are_a_row_for_each_folder(place: Path, top: Path) -> None:
     for number in range(400):
         (top / f"a/n{number:03}.lua").write_text(f"-- {number}\n")
@@ -72,8 +78,7 @@ def test_very_many_files_are_a_row_for_each_folder(place: Path, top: Path) -> No
 def test_what_the_user_cannot_read_is_closed(place: Path, top: Path) -> None:
     (top / "a/1.lua").chmod(0o600)
     (place / "sw/b").chmod(0o700)
-    as_nobody = ["setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups"]
-    found = read(look(place, top, *as_nobody)).values
+    found = read(look(place, top, *AS_NOBODY)).values
     assert found["modfile", f"{top}/a/1.lua"] == "closed"
     assert found["modpath", f"{place}/sw/b"] == f"closed: {top}/b/1.lua names it"
 

@@ -67,7 +67,3 @@ def test_what_nobody_told_whole_is_compared_with_nothing() -> None:
     answers = {"c1": told(file="1"), "c2": told(file="2")}
     found, _ = filled(fleet(answers), sections_of(fleet(answers)), fleet({}))
     assert [group.facts["inventory.closed"].split() for group in found.groups] == [["file"], ["file"]]
-
-
-def test_nodes_that_are_alike_are_asked_nothing_more() -> None:
-    assert sections_of(fleet({f"c{n}": told(file="1") for n in range(3)})) == {}

@@ -30,8 +30,7 @@ class Place:
         """Return it with these kinds, or with all for none."""
         if not kinds:
             return self
-        closed = KINDS.keys() - kinds
-        told = ((replace(of, closed=of.closed | closed), nodes) for of, nodes in self.told)
+        told = ((replace(of, closed=of.closed | KINDS.keys() - kinds), nodes) for of, nodes in self.told)
         return replace(self, told=[(replace(of, values=_of_kinds(of, kinds)), nodes) for of, nodes in told])
 
     @property

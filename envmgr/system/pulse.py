@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from envmgr.errors import InputError
-from envmgr.system.files import atomic_write, explain_os_error, write_new
+from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error, write_new
 from envmgr.system.untrusted_files import ROW, open_untrusted, read_bytes
 
 _BEAT = 2.0  # seconds between two touches
@@ -55,6 +55,7 @@ def beating(path: Path, text: str, *, anew: bool = False) -> Iterator[None]:
         with suppress(OSError, InputError):
             if says(path, text):
                 path.unlink()
+        clear_temporaries(path.parent, path.name)  # a draft whose removal failed
 
 
 def says(path: Path, text: str) -> bool:

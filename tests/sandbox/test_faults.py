@@ -67,6 +67,7 @@ FOUND = [
     ("build", "envmgr killed", r"rename .*/var/jobs/holds/"),
     ("publish", "envmgr killed", r"(rmdir|unlinkat) .*/tmp/envmgr-run-lmod-"),
     ("build --again", "read-only", r"unlink .*/var/jobs/holds/"),
+    ("user delete", "I/O error, once", r"unlink .*/var/lock/\.\.holds\.lock\.holder\..*\.tmp"),
 ]
 
 

@@ -112,7 +112,7 @@ $inventory_file
   if [ -r /root ]; then for inventory_file in $inventory_dots; do set -- "$@" "/root/$inventory_file"; done; fi
   # Only /etc, which is among them, and the folders of programs are entered.
   find "$@" /usr/bin /usr/sbin /etc/ssl/certs/ca-certificates.crt -maxdepth 8 -xdev \( -path /etc/.git -o -path '/etc/ssl/certs/*' \
-    -o -path '/etc/pki/ca-trust/extracted/*' -o -path '/etc/lvm/*' -o -path /etc/envmgr -o -path /usr/local/bin/envmgr \) -prune -o \
+    -o -path '/etc/pki/ca-trust/extracted/*' -o -path '/etc/lvm/*' -o -path /etc/envmgr -o -path '/etc/*/envmgr-*' -o -path /usr/local/bin/envmgr \) -prune -o \
     -printf '%y\t%m %U:%G\t%s\t%p\t%l\n' \( -path /etc -o -path '/etc/*' -o -path /usr/bin -o -path /usr/sbin -o -prune \) 2>/dev/null >"$0.found"
   # `plain` has paths to take the sum of; in `told` such a file is `file<TAB>PATH<TAB>MODE OWNER`, and `closed` where others cannot read it.
   awk -F '\t' -v plain="$0.plain" '
@@ -341,7 +341,7 @@ inventory_look() {
   echo "looked	inodes"
   if [ -d /run/systemd/system ]; then
     { systemctl list-unit-files --state=enabled --no-legend; systemctl list-units --failed --no-legend --plain; } 2>/dev/null |
-      awk '$1 !~ /\\x|@dev-|\.(device|scope|slice|swap)$/ { print "service\t" $1 "\t" ($4 == "failed" ? "failed" : "enabled") }'
+      awk '$1 !~ /^envmgr-|\\x|@dev-|\.(device|scope|slice|swap)$/ { print "service\t" $1 "\t" ($4 == "failed" ? "failed" : "enabled") }'
   fi
   echo "looked	service"
   inventory_accounts && echo "looked	account"

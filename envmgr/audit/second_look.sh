@@ -76,7 +76,7 @@ look_text='BEGIN {
     while ((got = getline line <file) >= 0) {
       if (!size) print "@second_look.text." file "|"
       if (!got || (size += length(line) + 1) > 60000) break
-      if (line ~ /^[ \t]*(#|$)/ && !secret) continue
+      if (line ~ /^[ \t]*(#|$)|^signed_floor=/ && !secret) continue # each signed flip is another floor
       if (line ~ /-----BEGIN .*PRIVATE/) secret = "key"
       else if (!secret && (toupper(line) ~ /TOKEN|SECRET|PASS|KEY|CRED/ || line ~ /:\/\/[^\/@ ]*:[^\/@ ]*@/)) secret = "line"
       print "@second_look.text." file "|" (secret ? "a line with a secret" : substr(line, 1, 400))

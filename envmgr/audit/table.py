@@ -264,7 +264,9 @@ _CONVERTED: Mapping[str, Callable[[str], str]] = {
     "l": lambda text: short(", ".join(text.splitlines())),  # lines
     "m": lambda text: short("; ".join(text.splitlines())),  # lines that have commas
     "n": lambda text: short(", ".join(text.split())),  # many words
-    "h": lambda text: short(" ".join(text.split())),  # a program's output, on one line
+    "h": lambda text: short(
+        " ".join(text.split()), 600
+    ),  # a program's output, on one line, with all paths that it tried
     "c": short,  # cut, where it is long
     "e": lambda text: text.rpartition(": ")[2],  # the end of an error: the system's own message
 }

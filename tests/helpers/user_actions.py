@@ -1,4 +1,7 @@
-"""What a user of a cluster does, the same each time: log in, by bash and csh, a command over ssh, two jobs; and what came of it on each node."""
+"""What a user of a cluster does, the same each time: log in, by bash and csh, a command over ssh, two jobs; and what came of it on each node.
+
+A variable that no program of these reads is noticed by nobody.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from tests.helpers.cluster import Cluster
 
 USER = "alice"
-# For bash: its environment, what modules give, whether two programs start, and whether there is room where users write.
+# For bash: what modules give, whether two programs start, and whether there is room where users write.
 BASH = """\
-env; umask; ulimit -a; id; date +%Z; pwd; trap; echo "IFS=$IFS flags=$-"
+umask; ulimit -a; id; date +%Z; pwd; trap; echo "IFS=$IFS flags=$-"
 type -t module ml ls; alias; module -t avail 2>&1
 for name in hello/1.0 hello gcc; do module load $name; echo "load $name: $?"; done; module -t list 2>&1
 python -c 'print(1)'; echo "python: $?"; gcc-run; echo "gcc: $?"
 for at in ~ ${TMPDIR:-/tmp} /dev/shm; do head -c 65536 /dev/zero >$at/.a$$ && echo "room in $at"; rm -f $at/.a$$; done
 """
-CSH = "env; umask; limit; module load hello; python -c 'print(1)'; echo python: $status\n"
+CSH = "umask; limit; module load hello; python -c 'print(1)'; echo python: $status\n"
 _SECONDS = "30"
 Looks = Mapping[str, Mapping[str, tuple[str, ...]]]
 """node -> action -> status and lines."""

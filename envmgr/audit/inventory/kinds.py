@@ -115,16 +115,18 @@ def _told(value: str) -> bool:
 def _missing_options(value: str | None, right: str | None) -> str:
     """Return the options that give a mount those of the right one, where both are the same file system.
 
-    Both are `TYPE SOURCE OPTIONS [OPTIONS]`, of mounts one over the other with ` + ` between.
+    Both are `TYPE SOURCE OPTIONS [OPTIONS OF THE FILE SYSTEM]`, of mounts one over the other with ` + ` between. Where only the
+    mount's own differ, `bind` leaves the file system, and its server, as they are.
     """
-    (*of, has), (*usual, wanted) = (
-        (f"{text or ''}".rpartition(" + ")[2].split(" ") + [""] * 3)[:3] for text in (value, right)
+    (*of, has, super_has), (*usual, wanted, super_wanted) = (
+        (f"{text or ''}".rpartition(" + ")[2].split(" ", 3) + [""] * 4)[:4] for text in (value, right)
     )
     if of != usual or not of[0][:1].isalpha() or ("/" not in of[1] and " + " in f"{value}"):
         return ""
     had, want = has.split(","), wanted.split(",")
     off = [option.removeprefix("no") for option in had if option.startswith("no") and option not in want]
-    return ",".join([*(option for option in want if option not in had), *off])
+    other = [*(option for option in want if option not in had), *off]
+    return ",".join(["bind"] * (super_has == super_wanted and bool(other)) + other)
 
 
 def _read(path: Path) -> dict[str, InventoryKind]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import unified_diff
 from pathlib import PurePath
 
 from envmgr.audit.inventory.differences import Difference
@@ -57,8 +58,8 @@ def lines_that_differ(found: Iterable[Difference], seen: Seen) -> Iterator[tuple
         for node in of.nodes:
             own = seen.text(node, of.key)
             if own is not None or right:
-                there = own or []
-                yield (node, of.key), (*(x for x in there if x not in right), *(x for x in right if x not in there))
+                diff = [*unified_diff(right, own or [], n=0, lineterm="")][2:]
+                yield (node, of.key), tuple(line[1:] for sign in "+-" for line in diff if line.startswith(sign))
 
 
 def same_text(of: Difference, lines: Lines, seen: Seen) -> bool:

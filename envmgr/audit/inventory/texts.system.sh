@@ -110,9 +110,11 @@ $inventory_file
     done
   done <"$0.slurm"
   if [ -r /root ]; then for inventory_file in $inventory_dots; do set -- "$@" "/root/$inventory_file"; done; fi
-  # Only /etc, which is among them, and the folders of programs are entered.
+  # Only /etc, which is among them, and the folders of programs are entered. What envmgr has on some nodes only is left out.
   find "$@" /usr/bin /usr/sbin /etc/ssl/certs/ca-certificates.crt -maxdepth 8 -xdev \( -path /etc/.git -o -path '/etc/ssl/certs/*' \
-    -o -path '/etc/pki/ca-trust/extracted/*' -o -path '/etc/lvm/*' -o -path /etc/envmgr -o -path '/etc/*/envmgr-*' -o -path /usr/local/bin/envmgr \) -prune -o \
+    -o -path '/etc/pki/ca-trust/extracted/*' -o -path '/etc/lvm/*' -o -path '/etc/envmgr/[!n]*' \
+    -o -path '/etc/envmgr/node/images*' -o -path /etc/envmgr/node/check-flip -o -path /etc/envmgr/node/signed.sh -o -path '/etc/*/envmgr-*' \
+    -o -path /usr/local/bin/envmgr \) -prune -o \
     -printf '%y\t%m %U:%G\t%s\t%p\t%l\n' \( -path /etc -o -path '/etc/*' -o -path /usr/bin -o -path /usr/sbin -o -prune \) 2>/dev/null >"$0.found"
   # `plain` has paths to take the sum of; in `told` such a file is `file<TAB>PATH<TAB>MODE OWNER`, and `closed` where others cannot read it.
   awk -F '\t' -v plain="$0.plain" '

@@ -140,7 +140,7 @@ def _has(each: Difference, of: Difference) -> bool:
     """Return whether a difference is there because of another one: of what holds it, or has its rows."""
     kept_in = KINDS[of.kind].kept_in
     rows = each.kind in ("file", "link") and kept_in and re.match(kept_in, each.path)
-    return _holds(each, of.path) or is_its_file(each, of.key) or bool(rows)
+    return _holds(each, of.path) or is_its_file(each, f"{of.key} {of.value}") or bool(rows)
 
 
 def _holds(of: Difference, path: str) -> bool:
@@ -202,7 +202,7 @@ def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], sender: str
         if root is not None:
             known.setdefault(same, root)
         repeated = (of for said, of in told_by.get(harm.node, ()) if harm.finding.found.endswith(f": {said}"))
-        found = next(repeated, None) or root or known.get(same) or Root(f"{harm.finding.check} {harm.finding.found}")
+        found = next(repeated, None) or root or known.get(same) or Root(harm.finding.found)
         if harm.context is not None and harm.breaks:
             shell = (harm.node, harm.context.name, harm.account, harm.alike)
             stage, before = first.setdefault(shell, (harm.stage, found))

@@ -79,9 +79,10 @@ def _told(of: Difference) -> tuple[Severity, str, Steps]:
 
 
 def _severity(differences: Sequence[Difference], view: View) -> Severity:
-    """Return the worst; of what is apart and harms nobody only that of start-up files."""
-    found = (_told(of)[0] for of in differences if not of.apart or view.seen.is_start_up(of.path))
-    return min(found, key=_ORDER.__getitem__, default="note")
+    """Return the worst; of what is apart and harms nobody only that of start-up files, and of what is an error anywhere."""
+    found = ((_told(of)[0], of) for of in differences)
+    counts = (told for told, of in found if not of.apart or told == "error" or view.seen.is_start_up(of.path))
+    return min(counts, key=_ORDER.__getitem__, default="note")
 
 
 def _sentence(cause: Cause, what: Difference) -> str:
@@ -112,7 +113,7 @@ def _hint(what: Difference, view: View) -> Hint:
 
 
 def _folded(causes: Iterable[Cause]) -> Iterator[Cause]:
-    """Yield the causes; three or more of a kind in one folder, which harm nobody on the same nodes, are one."""
+    """Yield the causes; three or more of a kind in one folder, which harm nobody on the same nodes, are one, as is what has another name."""
 
     def folder(cause: Cause) -> tuple[str, str, str]:
         what = cause.differences[0]
@@ -122,7 +123,8 @@ def _folded(causes: Iterable[Cause]) -> Iterator[Cause]:
     yield from (cause for cause in causes if cause not in alone)
     for (_, place, _), of in groupby(sorted(alone, key=folder), key=folder):
         many = [*of]
-        if len(many) < _MANY or not place:
+        ends = {(of.differences[0].value is None, of.differences[0].right is None) for of in many}
+        if not place or (len(many) < _MANY and ends != {(True, False), (False, True)}):
             yield from many
             continue
         first, *rest = many

@@ -30,14 +30,17 @@ def judged(
     nodes: tuple[str, ...] = NODES,
     later: tuple[Found, ...] = (),
     files: tuple[str, ...] | None = None,
+    login: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Each cause, `severity nodes: where: found | hint`, and behind each `>` what follows from it.
 
-    `odd` are facts that c2 has instead of the `usual` ones of all nodes; `files` those of which the text is asked for.
+    `odd` are facts that c2 has instead of the `usual` ones of all nodes; `files` those of which the text is asked for, `login` what
+    a login node has.
     """
     looked = dict.fromkeys(("inventory.looked.node", "inventory.looked.login"), "yes")
     base = {**looked, f"{LOGIN}inventory.looked.context": "yes", **(usual or {})}
     answers = {node: {**base, **odd} if node == "c2" else base for node in nodes}
+    answers |= {} if login is None else {"x1": base | login}
     asked = ((CONTEXTS[0], "user", "ssh"),)
     contexts = Check(judge=lambda _: harms, table=CheckTable(part="contexts"))
     loading = Check(judge=lambda _: later, table=CheckTable(part="loading"))
@@ -48,7 +51,7 @@ def judged(
         return Seen(seen or {})
 
     checks = {"inventory": get_check("inventory"), "contexts": contexts, "loading": loading}
-    made = judge(evidence(answers, asked=asked), checks, look_again)
+    made = judge(evidence(answers, asked=asked, login=frozenset({"x1"} & {*answers})), checks, look_again)
     return [
         " > ".join(
             [
@@ -102,8 +105,8 @@ def test_symptom_is_no_cause_while_a_file_names_it() -> None:
 
 def test_files_that_differ_in_comments_do_not_differ() -> None:
     usual, odd = {"inventory.file": rf"/etc/x\t{FILE}"}, {"inventory.file": rf"/etc/x\t{OTHER}"}
-    for text, count in (("export FOO=a", 0), (SECRET, 1)):
-        seen = {node: {"second_look.text./etc/x": text} for node in ("c1", "c2")}
+    for text, own, count in (("a\nb", "a\nb", 0), (SECRET, SECRET, 1), ("a\nb", "a\na\nb", 1), ("a\nb", "b\na", 1)):
+        seen = {node: {"second_look.text./etc/x": of} for node, of in (("c1", text), ("c2", own))}
         assert len(judged(odd, usual=usual, seen=seen)) == count
 
 
@@ -203,6 +206,23 @@ def test_shell_of_a_user_needs_the_home_and_a_module_its_file() -> None:
     )
     assert [text.partition(" | ")[0] for text in told] == [
         "error c2: /opt/m/gcc/13.1.lua: the modulefile /opt/m/gcc/13.1.lua is not as on others"
+    ]
+
+
+def test_module_that_needs_a_modulefile_of_another_name_follows_from_that_file() -> None:
+    told = judged(
+        {"inventory.modfile": r"/opt/m/gcc/12.9.lua\tx", "site_modules.failed.hdf5/1": 'unknown: "gcc/12.2"'},
+        usual={"inventory.modfile": r"/opt/m/gcc/12.2.lua\tx", "site_modules.loads.hdf5/1": "yes"},
+    )
+    assert [text.partition(" | ")[0] for text in told] == [
+        "warning c2: /opt/m/gcc/12.2.lua: the modulefile /opt/m/gcc/12.2.lua is not there (and 2 differences that come with it)"
+    ]
+
+
+def test_login_node_that_has_no_room_is_told_so_though_it_has_no_like_node() -> None:
+    told = judged({}, usual={}, nodes=NODES, login={"inventory.room": r"/home\tfull"})
+    assert [text.partition(" | ")[0] for text in told] == [
+        "error x1: /home: /home is full: programs cannot write there"
     ]
 
 

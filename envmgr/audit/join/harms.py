@@ -50,8 +50,8 @@ class Harm:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Return the paths that it names, the most exact first."""
-        return tuple(sorted({*_PATH.findall(self.text)}, key=len, reverse=True))
+        """Return the paths that it names, or where something else is expected, the most exact first."""
+        return tuple(sorted({*_PATH.findall(f"{self.text} {self.finding.expected}")}, key=len, reverse=True))
 
     @property
     def names(self) -> frozenset[str]:

@@ -175,7 +175,9 @@ def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -
             broken.add((harm.node, harm.context.name))
     for node, each in of_node.items():
         for of in each.all:
-            root = each.root(of)
+            # Of nodes with the same difference few were looked at again, and stand for the others.
+            looked = node if node in view.seen.facts else next((n for n in of.nodes if n in view.seen.facts), node)
+            root = of_node[looked].root(of)
             at = (root.file, False, each.state(root))
             found = causes.get(at)
             if of.apart and (root.file, True, "") in causes:
@@ -221,10 +223,13 @@ def _explanation(harm: Harm, of_node: Mapping[str, OfNode]) -> Root | None:
 
 
 def _leads(state: Harm, harm: Harm) -> bool:
-    """Return whether a variable leads to what a harm names, in the same shells of the same nodes."""
-    if (state.node, state.context, state.account, state.alike) != (harm.node, harm.context, harm.account, harm.alike):
+    """Return whether a variable leads to what a harm names, in the same shells of the same nodes; or a folder of the node."""
+    if (state.node, state.alike) != (harm.node, harm.alike):
         return False
-    return any(path.startswith(f"{of}/") for of in state.paths if of.count("/") > _DEEP for path in harm.paths)
+    if state.context is not None and (state.context, state.account) != (harm.context, harm.account):
+        return False
+    deep = _DEEP if state.context else 0
+    return any(path.startswith(f"{of}/") for of in state.paths if of.count("/") > deep for path in harm.paths)
 
 
 def _sent(harm: Harm, of_node: Mapping[str, OfNode], sender: str) -> Harm:

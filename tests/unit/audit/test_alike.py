@@ -57,6 +57,15 @@ def judged(
     return judge(made, checks, look_again).findings
 
 
+def test_folder_that_no_user_can_enter_is_told_with_what_lacks_below_it() -> None:
+    no_home = Found("error", "bash-login (alice)", "no /home/alice", nodes=NODES, context="bash-login", account="user")
+    closed = {"dir": r"/home\t750 root:root", "folder": r"HOME\t/home/alice missing"}
+    (cause,) = judged(closed, no_home)
+    assert (cause.nodes, cause.where, cause.hint) == ("c[1-3]", "/home", "on the node: `chmod o+rx /home`")
+    assert len(cause.consequences) == 2
+    assert [one.where for one in judged({"dir": r"/home\t750 root:users"})] == []
+
+
 @pytest.mark.parametrize(
     ("kind", "key", "value", "severity", "found"),
     [

@@ -140,6 +140,15 @@ def test_what_is_wrong_later_in_a_shell_follows_from_what_is_wrong_before() -> N
     assert told[0].endswith("> no /usr/share/lmod/lmod/init/bash > `module load hello/1.0` does nothing")
 
 
+def test_program_that_is_expected_below_a_mount_needs_its_options() -> None:
+    broken = Found("error", "hello/1.0", "bin/x: cannot be executed", "/sw/store/hello/bin/x", nodes=("c2",))
+    told = judged(
+        {"inventory.mount": r"/sw\tnfs s:/x noexec,rw"}, broken, usual={"inventory.mount": r"/sw\tnfs s:/x rw"}
+    )
+    assert len(told) == 1
+    assert told[0].endswith("`mount -o remount,bind,exec /sw` > bin/x: cannot be executed")
+
+
 def test_what_a_folder_or_mount_hides_is_part_of_it() -> None:
     usual = {"inventory.dir": "\n".join(rf"/opt/{name}\t755 root:root" for name in "abcd")}
     told = judged({"inventory.mount": r"/opt\ttmpfs none rw", "inventory.dir": ""}, usual=usual)

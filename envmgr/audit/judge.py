@@ -12,7 +12,7 @@ from envmgr.audit.model import Check, Evidence, Found, worded
 from envmgr.audit.plan import Unread
 from envmgr.audit.rows import rows_of_table
 from envmgr.audit.second_look import LookAgain, Seen
-from envmgr.audit.table import ENGINE, UndeclaredFactError
+from envmgr.audit.table import ENGINE
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Fleet, ProbeStage
 from envmgr.probe.shell import looked_key
@@ -20,14 +20,10 @@ from envmgr.probe.shell import looked_key
 
 @dataclass(frozen=True, slots=True)
 class AuditJudged:
-    """The result of judging. `places` have everything that was compared, for a baseline.
-
-    `mistakes` maps each check that could not be judged to its mistake.
-    """
+    """The result of judging. `places` have everything that was compared, for a baseline."""
 
     findings: tuple[Caused, ...]
     places: tuple[Place, ...]
-    mistakes: Mapping[str, UndeclaredFactError]
 
 
 def judge(
@@ -40,37 +36,17 @@ def judge(
 
     Only these kinds of the inventory are compared, or all for none.
     """
-    rows: dict[str, tuple[Found, ...]] = {}
-    dead: set[str] = set()
-    mistakes: dict[str, UndeclaredFactError] = {}
-    for name, check in checks.items():
-        try:
-            of = rows_of(check, evidence)
-            explained = check.explained(evidence.of_check(check.table)) if check.explained else frozenset[str]()
-        except UndeclaredFactError as error:  # a mistake in one check takes nothing from the others
-            mistakes[name] = error
-        else:
-            rows[name] = of
-            dead |= explained
-    loose = [one for name, of in rows.items() for one in loose_of(name, of)]
-    of_engine = [_of_engine("mistake", name, evidence, error=error) for name, error in mistakes.items()]
-    of_engine += _not_here(evidence)
-    of_engine += joined(_not_looked_at(evidence, checks))
-    loose += [Loose(finding) for finding in of_engine]
+    loose = [one for name, check in checks.items() for one in loose_of(name, rows_of(check, evidence))]
+    loose += [Loose(finding) for finding in (*_not_here(evidence), *joined(_not_looked_at(evidence, checks)))]
+    dead = frozenset(node for check in checks.values() for node in check.explained(evidence))
     left = same_on_nodes(_without_consequences(loose, dead, checks))
     places = tuple(place.only(kinds) for place in places_of(evidence)) if "inventory" in checks else ()
-    return AuditJudged(by_what_differs(left, places, evidence, look_again), places, mistakes)
+    return AuditJudged(by_what_differs(left, places, evidence, look_again), places)
 
 
 def rows_of(check: Check, evidence: Evidence) -> tuple[Found, ...]:
-    """Return the rows of one check, with hints that are not filled in yet.
-
-    Raises UndeclaredFactError for a mistake in the check.
-    """
-    answer = evidence.answers.get(check.name)
-    if isinstance(answer, UndeclaredFactError):  # its question to this host could not be asked
-        raise answer
-    given = evidence.of_check(check.table)
+    """Return the rows of one check."""
+    given = replace(evidence, table=check.table)
     return (*rows_of_table(given), *check.judge(given))
 
 

@@ -12,17 +12,7 @@ from envmgr.audit.baseline import Baseline
 from envmgr.audit.controller import Controller, SlurmView
 from envmgr.audit.hints import Hint, hint_of
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
-from envmgr.audit.table import (
-    NO_TABLE,
-    CheckTable,
-    Declared,
-    DeclaredFacts,
-    Steps,
-    Words,
-    declared_fleet,
-    fill,
-    read_table,
-)
+from envmgr.audit.table import NO_TABLE, CheckTable, Steps, Words, fill, read_table
 from envmgr.catalog.site import Site
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import CONTEXTS, Facts, Fleet, ProbePart, ProbeStage, ShellAccount, ShellContext
@@ -83,20 +73,6 @@ class Evidence:
     def check(self) -> str:
         """Return the name of the check that is judging."""
         return self.table.check
-
-    def of_check(self, table: CheckTable) -> Evidence:
-        """Return the evidence for the check with this table, which can read only the facts that the table names."""
-        declared = Declared(table)
-        return replace(
-            self,
-            table=table,
-            ways={way: declared_fleet(fleet, declared) for way, fleet in self.ways.items()},
-            look=self.look and declared_fleet(self.look, declared),
-            here=self.here and declared_fleet(self.here, declared),
-            controller=DeclaredFacts(self.controller, declared),
-            as_users=self.as_users and declared_fleet(self.as_users, declared),
-            gpu_jobs=self.gpu_jobs and declared_fleet(self.gpu_jobs, declared),
-        )
 
     def say(
         self,
@@ -260,10 +236,10 @@ class Check:
 
     judge: Callable[[Evidence], Iterable[Found]] = lambda _: ()
     probe: Probe = lambda _: {}
-    ask_controller: Callable[[Controller, Evidence], object] | None = None
-    gpu_probe: Probe | None = None
-    submit_probe: Probe | None = None
-    explained: Callable[[Evidence], frozenset[str]] | None = None
+    ask_controller: Callable[[Controller, Evidence], object] = lambda *_: None
+    gpu_probe: Probe = lambda _: {}
+    submit_probe: Probe = lambda _: {}
+    explained: Callable[[Evidence], frozenset[str]] = lambda _: frozenset()
     wants: frozenset[Want] = frozenset()
     loads: bool = False
     table: CheckTable = NO_TABLE

@@ -17,9 +17,7 @@ CONTRIBUTING lists all fields in one table.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, ItemsView, Iterator, Mapping
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from string import Formatter
@@ -27,7 +25,6 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from envmgr.probe.model import Fleet, Group
 from envmgr.report import Severity
 from envmgr.system.models import FrozenModel
 from envmgr.system.shelltext import quote
@@ -167,85 +164,6 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 ENGINE = read_table(Path(__file__).with_name("engine.yaml"))
 """The facts that every probe reports, for any checks."""
-
-
-class UndeclaredFactError(Exception):
-    """A fact that no table has was read, or given by a test."""
-
-
-class Declared:
-    """The facts that may be read: those of the tables given, and those of every probe."""
-
-    def __init__(self, *tables: CheckTable) -> None:
-        keys = frozenset().union(ENGINE.keys, *(table.keys | {*table.reads} for table in tables))
-        self._exact = frozenset(key for key in keys if "*" not in key)
-        self._patterns = tuple(key for key in keys if "*" in key)
-        self._known: dict[str, bool] = {}
-
-    def __contains__(self, key: str) -> bool:
-        if key not in self._known:
-            name = without_shell(key)
-            self._known[key] = name in self._exact or any(fnmatchcase(name, each) for each in self._patterns)
-        return self._known[key]
-
-    def require_pattern(self, beginning: str) -> None:
-        """Raise UndeclaredFactError where no key with a `*` begins so."""
-        name = without_shell(beginning)
-        if not any(each.startswith(name) for each in self._patterns):
-            raise UndeclaredFactError(f"no table declares facts that begin with `{name}`")
-
-
-def without_shell(key: str) -> str:
-    """Return a fact's key without the beginning that names its shell."""
-    return key.split(".", 3)[3] if key.startswith("ctx.") and key.count(".") >= 3 else key
-
-
-class DeclaredFacts(Mapping[str, str]):
-    """The facts of one answer, of which only declared ones can be asked for.
-
-    Raises:
-        UndeclaredFactError: no table has the key; no answer would ever have it.
-    """
-
-    __slots__ = ("_declared", "facts")
-
-    def __init__(self, facts: Mapping[str, str], declared: Declared) -> None:
-        self.facts: Mapping[str, str] = facts.facts if isinstance(facts, DeclaredFacts) else facts
-        self._declared = declared
-
-    def __getitem__(self, key: str) -> str:
-        if key not in self._declared:
-            raise UndeclaredFactError(f"no table declares the fact `{key}`")
-        return self.facts[key]
-
-    def items(self) -> ItemsView[str, str]:
-        """Return all facts of the answer, for code that searches through them."""
-        return self.facts.items()
-
-    def __iter__(self) -> Iterator[str]:
-        """Yield the keys that can be asked for: `dict(facts)` is a copy of what a check may see."""
-        return (key for key in self.facts if key in self._declared)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-@dataclass(frozen=True, slots=True)
-class _DeclaredFleet(Fleet):
-    """Answers of which only declared facts can be asked for."""
-
-    declared: Declared = field(default_factory=Declared)
-
-    def names(self, beginning: str) -> list[str]:
-        self.declared.require_pattern(beginning)
-        return Fleet.names(self, beginning)
-
-
-def declared_fleet(fleet: Fleet, declared: Declared) -> Fleet:
-    """Return the answers, of which only declared facts can be asked for."""
-    groups = (Group(DeclaredFacts(group.facts, declared), group.nodes) for group in fleet.groups)
-    own = {node: DeclaredFacts(facts, declared) for node, facts in fleet.own.items()}
-    return _DeclaredFleet(tuple(groups), own, fleet.replies, fleet.missing, declared)
 
 
 def fields_of(line: str, count: int) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
@@ -119,6 +119,12 @@ class Fleet:
     def where(self, key: str, value: str) -> Fleet:
         """Return the nodes whose fact `key` is `value`."""
         return self.only(lambda facts: facts.get(key) == value)
+
+    def among(self, nodes: Collection[str]) -> Fleet:
+        """Return the answers of these nodes."""
+        groups = (Group(group.facts, tuple(node for node in group.nodes if node in nodes)) for group in self.groups)
+        missing = tuple(reply for reply in self.missing if reply.node in nodes)
+        return replace(self, groups=tuple(group for group in groups if group.nodes), missing=missing)
 
     @property
     def nodes(self) -> tuple[str, ...]:

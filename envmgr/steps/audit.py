@@ -53,11 +53,10 @@ def audit_nodes(ctx: Context, request: AuditRequest) -> AuditResult:
     baseline = None if request.baseline is None else read_baseline(request.baseline)
     if (request.via or site.transport.via) != "ssh":
         _can_send_jobs(site)
-    gathered = gather(request, chosen, site, _lmod(ctx), ctx.runner, ctx.reporter, baseline)
-    evidence = gathered.evidence
+    evidence, look_again = gather(request, chosen, site, _lmod(ctx), ctx.runner, ctx.reporter, baseline)
     if evidence.plan.alone:
         chosen = standing_alone(chosen)  # the others were not asked
-    judged = judge(evidence, chosen, gathered.look_again, kinds)
+    judged = judge(evidence, chosen, look_again, kinds)
     findings = judged.findings
     if not request.dry_run and evidence.plan.link == "current":
         left = max(2.0, site.transport.deadline - (time.monotonic() - began))

@@ -134,7 +134,7 @@ def adopt(
     checks["other-modules"] = other_modules.CHECK
     site = with_user(ctx.site, user, ctx.environ)
     request = AuditRequest(nodes=nodes, via=via, drawn=False)
-    evidence = gather(request, checks, site, lmod, ctx.runner, ctx.reporter).evidence
+    evidence, _ = gather(request, checks, site, lmod, ctx.runner, ctx.reporter)
     found = tuple(_modules(evidence, _entries(ctx)))
     answered = evidence.fleet.nodes
     text = site_text(propose(ctx, evidence, name, found), f"the answers of {fold(answered)}") if answered else ""

@@ -45,7 +45,7 @@ def main() -> None:
     site = load_site(Path(sys.argv[1]), os.environ)
     runner, checks = Runner(), all_checks()
     lmod = find_lmod(site.lmod.dir, os.environ, runner=runner)
-    evidence = gather(AuditRequest(nodes=None, via="ssh"), checks, site, lmod, runner, SilentReporter()).evidence
+    evidence, _ = gather(AuditRequest(nodes=None, via="ssh"), checks, site, lmod, runner, SilentReporter())
     healthy = judge(evidence, checks).findings
     told: dict[str, dict[str, list[str]]] = {}
     for name, check in checks.items():

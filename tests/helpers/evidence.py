@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from envmgr.audit.ask import other_modules
 from envmgr.audit.checks import all_checks
 from envmgr.audit.controller import SlurmView
 from envmgr.audit.findings import joined
-from envmgr.audit.judge import AuditJudged, judge, loose_of, rows_of
+from envmgr.audit.judge import loose_of, rows_of
 from envmgr.audit.model import Check, Evidence, audit_parts, check_of
 from envmgr.audit.plan import AuditPlan, AuditRequest, ExpectedInstall, PublishedGeneration
-from envmgr.audit.table import Declared, UndeclaredFactError
+from envmgr.audit.table import ENGINE, CheckTable
 from envmgr.catalog.fitness import gpu_needs
 from envmgr.catalog.recipe_parts import Requires
 from envmgr.catalog.site import Site, _resolve
@@ -112,14 +112,12 @@ def evidence(
 
     `slurm` is node -> (state, reason), or it is `slurm_broken`; `asked_here` is check -> the answer of this host.
     """
-    refuse_undeclared([*answers.values(), *(own or {}).values()])
     view = SlurmView(slurm or {}, slurm_broken)
     by_facts: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for node, facts in answers.items():
-        # a real answer has facts of all checks: `other_modules.cut` is of none that is judged here
-        healthy = {"gate": "ok", "software.seen": str(len(entries or {})), "other_modules.cut": "yes"}
+        healthy = {"gate": "ok", "software.seen": str(len(entries or {}))}
         by_facts.setdefault(tuple(sorted({**healthy, **facts}.items())), []).append(node)
-    groups = tuple(Group(dict(facts), tuple(nodes)) for facts, nodes in by_facts.items())
+    groups = tuple(Group(Declared(facts), tuple(nodes)) for facts, nodes in by_facts.items())
     replies = {node: Reply(node, "answered", "", "", *(times or {}).get(node, (100.0, 101.0))) for node in answers}
     lost = tuple(Reply(node, "unreachable", "", "no route", 0.0, 1.0) for node in missing)
     where = site(**(settings or {}))
@@ -133,37 +131,52 @@ def evidence(
         installs=installs,
         request=request or AuditRequest(),
     )
-    fleet = Fleet(groups, own or {}, replies | {reply.node: reply for reply in lost}, lost)
+    fleet = Fleet(
+        groups,
+        {node: Declared(facts) for node, facts in (own or {}).items()},
+        replies | {reply.node: reply for reply in lost},
+        lost,
+    )
     nodes = (*answers, *missing)
     return Evidence(
         where, plan, nodes, published(entries or {}), {way: fleet}, slurm=view, answers=asked_here or {}, **more
     )
 
 
+def is_declared(key: str, *tables: CheckTable) -> bool:
+    """Whether one of these tables declares the fact, or that of every probe; whichever shell it is of."""
+    name = key.split(".", 3)[3] if key.startswith("ctx.") and key.count(".") >= 3 else key
+    return any(fnmatchcase(name, each) for table in (ENGINE, *tables) for each in table.keys)
+
+
+class Declared(dict[str, str]):
+    """Facts that a table declares: a test with another one would hold for nothing, and a check that reads one finds nothing."""
+
+    def __init__(self, facts: Mapping[str, str] | Iterable[tuple[str, str]]) -> None:
+        super().__init__(facts)
+        for key in self:
+            _require(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return super().get(_require(key), default)
+
+    def __getitem__(self, key: str) -> str:
+        return super().__getitem__(_require(key))
+
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(_require(str(key)))
+
+
 @cache
-def declared() -> Declared:
-    """The facts that any check's table declares, or every probe's."""
-    return Declared(*(check.table for check in (*all_checks().values(), other_modules.CHECK)))
-
-
-def refuse_undeclared(answers: Iterable[Mapping[str, str]]) -> None:
-    """Raise UndeclaredFactError for a fact that no shell text reports: a test with it would hold for nothing."""
-    if unknown := sorted({key for facts in answers for key in facts if key not in declared()}):
-        raise UndeclaredFactError(f"no table declares {', '.join(unknown)}")
+def _require(key: str) -> str:
+    assert is_declared(key, *(check.table for check in all_checks().values())), key
+    return key
 
 
 def found(check: Check | ModuleType, given: Evidence) -> list[Finding]:
     """The findings of one check, as they come, each once for all its places."""
     whole = as_check(check)
     return [*joined(one.finding for one in loose_of(whole.name, rows_of(whole, given)))]
-
-
-def judgement(given: Evidence, checks: Mapping[str, Check]) -> AuditJudged:
-    """The judgement of these checks; a fact that a check reads and no table has is an error here, not a finding."""
-    made = judge(given, checks)
-    for mistake in made.mistakes.values():
-        raise mistake
-    return made
 
 
 def told(check: Check | ModuleType, given: Evidence) -> list[str]:

@@ -27,5 +27,6 @@ def ask_as_users(
     folding = Folding(ordered[-1:])
     script = join_probes(parts, replace(plan, contexts=(), accounts=("user",)), stages=("node",))
     entry = plan.samples[0] if plan.samples else ""
-    asker.as_users(ordered[-1], script, assign(envmgr_entry=entry) + script_text(__file__, "prepare.sh"), plan, folding)
+    prepare = assign(envmgr_entry=entry) + script_text(__file__, "prepare.sh")
+    asker.send(ordered[-1:], script, plan, folding, None, prepare=prepare)
     return folding.fleet()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from envmgr.audit.plan import PublishedGeneration
@@ -14,7 +15,7 @@ from envmgr.catalog.site import Site
 from envmgr.nodes.envelope import Reply
 from envmgr.probe.model import Fleet, ProbePart, ProbePlan, ShellContext
 from envmgr.probe.prefix import attribute_cache, is_stale
-from envmgr.probe.shell import GATE_SECONDS, Folding, join_probes
+from envmgr.probe.shell import GATE_SECONDS, STAGES, Folding, join_probes
 from envmgr.report import Reporter
 from envmgr.system.run import Runner, run_detached
 from envmgr.system.shelltext import assign, script_text
@@ -27,14 +28,14 @@ Export = Literal["ALL", "NONE"]
 class Asker:
     """Asks nodes and folds their answers. `end` is the time at which everything must be over, by time.monotonic().
 
-    `here`: every node is this host, which is asked without ssh.
+    This host is asked without ssh where its name is `here`.
     """
 
     site: Site
     runner: Runner
     reporter: Reporter
     end: float
-    here: bool = False
+    here: str = ""
 
     @property
     def left(self) -> float:
@@ -42,7 +43,7 @@ class Asker:
         return self.end - time.monotonic()
 
     def ssh(
-        self, nodes: Sequence[str], script: str, published: PublishedGeneration | None, *, label: str = "ssh"
+        self, nodes: Sequence[str], script: str, published: PublishedGeneration | None = None, *, label: str = "ssh"
     ) -> Fleet:
         """Return every node's answer.
 
@@ -86,31 +87,33 @@ class Asker:
     def _ask(self, nodes: Sequence[str], script: str, folding: Folding, label: str) -> None:
         from envmgr.nodes.fanout import ask_nodes
 
-        if self.here:
-            for node in nodes:
-                folding(self.ask_here(node, script))
+        if not nodes:
             return
-        with self.reporter.stage(label, total=len(nodes), unit="nodes") as stage:
+        with self.reporter.stage(label, total=len(nodes), unit="nodes") as stage, ThreadPoolExecutor(1) as pool:
+            take = folding.counting(stage.update)
+            local = [pool.submit(self._ask_here, script) for node in nodes if node == self.here]
             ask_nodes(
-                nodes,
+                [node for node in nodes if node != self.here],
                 script,
                 site=self.site,
                 via="ssh",
                 runner=self.runner,
-                on_reply=folding.counting(stage.update),
+                on_reply=take,
                 deadline=max(1.0, self.left),
                 limit=_LIMIT,
                 fresh=True,
             )
+            for answer in local:
+                take(answer.result())
 
-    def ask_here(self, name: str, script: str) -> Reply:
-        """Return the answer of this host, under `name`. What hangs in it is left behind."""
+    def _ask_here(self, script: str) -> Reply:
+        """Return the answer of this host. What hangs in it is left behind."""
         began = time.time()
         limit = min(self.site.transport.node_timeout + GATE_SECONDS, self.left)
         done = run_detached(["/bin/sh", "-s"], stdin=script, seconds=limit, check=self.runner.raise_if_cancelled)
         # A script that was left behind has only a part of the answers.
         late = f"no answer in {limit:.3g} s" if done.returncode is None else ""
-        return Reply(name, "silent" if late else "answered", "" if late else done.output, late, began, time.time())
+        return Reply(self.here, "silent" if late else "answered", "" if late else done.output, late, began, time.time())
 
     def slurm(
         self,
@@ -135,50 +138,36 @@ class Asker:
         for folding in foldings.values():
             for node, why in unfit.items():
                 folding(Reply(node, "unreachable", "", NOT_SENT + why, now, now))
-        with self.reporter.stage("jobs", total=len(asked) * len(chosen), unit="nodes"), ThreadPoolExecutor(2) as pool:
-            waiting = []
-            for way, export in chosen if asked else ():
-                # A job belongs to the user, so it has no shells of root.
-                mine = replace(plan, contexts=tuple(c for c in contexts if c.export == export), accounts=("user",))
-                full = whole and export == "ALL"
-                script = join_probes(parts, mine) if full else join_probes(parts, mine, stages=("context",))
-                waiting.append(pool.submit(self._send, asked, script, plan, foldings[way], export, self.left))
-            for future in waiting:
-                future.result()
+        sending = []
+        for way, export in chosen if asked else ():
+            # A job belongs to the user, so it has no shells of root.
+            mine = replace(plan, contexts=tuple(c for c in contexts if c.export == export), accounts=("user",))
+            script = join_probes(parts, mine, stages=STAGES if whole and export == "ALL" else ("context",))
+            sending.append(partial(self.send, asked, script, plan, foldings[way], export))
+        self.send_all("jobs", len(asked) * len(chosen), sending)
         return {way: folding.fleet() for way, folding in foldings.items()}
 
-    def gpu_jobs(self, options: Mapping[str, tuple[str, ...]], script: str, plan: ProbePlan, folding: Folding) -> None:
-        """Run a job on each node, with these options of sbatch. All have ended when half of the remaining time is
-        over.
-        """
-        alike: dict[tuple[str, ...], list[str]] = {}
-        for node, of_node in options.items():
-            alike.setdefault(of_node, []).append(node)
-        end = time.monotonic() + self.left / 2
+    def send_all(self, label: str, count: int, sending: Sequence[Callable[[], None]]) -> None:
+        """Send jobs to `count` nodes, by calls of `send` in parallel."""
+        with self.reporter.stage(label, total=count, unit="nodes"), ThreadPoolExecutor(4) as pool:
+            for sent in [pool.submit(each) for each in sending]:
+                sent.result()
 
-        def send(nodes: Sequence[str], words: tuple[str, ...]) -> None:  # waiting calls have less time
-            self._send(nodes, script, plan, folding, "ALL", end - time.monotonic(), words)
-
-        with self.reporter.stage("jobs with a GPU", total=len(options), unit="nodes"), ThreadPoolExecutor(4) as pool:
-            waiting = [pool.submit(send, nodes, words) for words, nodes in alike.items()]
-            for future in waiting:
-                future.result()
-
-    def as_users(self, node: str, script: str, prepare: str, plan: ProbePlan, folding: Folding) -> None:
-        """Run one job as users submit theirs: `prepare` is for the login shell, before its sbatch."""
-        self._send([node], script, replace(plan, link="current"), folding, None, self.left, prepare=prepare)
-
-    def _send(
+    def send(
         self,
         nodes: Sequence[str],
         script: str,
         plan: ProbePlan,
         folding: Folding,
         export: Export | None,
-        seconds: float,
+        *,
         options: Sequence[str] = (),
         prepare: str = "",
+        end: float | None = None,
     ) -> None:
+        """Run a job on each node, as users submit theirs where `export` is None; see `batch_on_nodes`. `end` is by
+        time.monotonic(), the audit's if None.
+        """
         from envmgr.nodes.batch import batch_on_nodes
 
         batch_on_nodes(
@@ -191,7 +180,7 @@ class Asker:
             # Only root may submit jobs for another user.
             user=plan.user if os.geteuid() == 0 else None,
             timeout=self.site.transport.node_timeout,
-            deadline=max(1.0, seconds),
+            deadline=max(1.0, (end or self.end) - time.monotonic()),
             limit=_LIMIT,
             options=options,
             prepare=prepare,
@@ -200,7 +189,7 @@ class Asker:
 
 def _with_use(export: Export | None, plan: ProbePlan) -> str | None:
     """Return the value of sbatch's --export, None without the option: of a volunteer where a candidate is looked at."""
-    if plan.link == "current":
+    if export is None or plan.link == "current":
         return export
     return "ENVMGR_USE=candidate" if export == "NONE" else "ALL,ENVMGR_USE=candidate"
 
@@ -246,8 +235,3 @@ def nodes_to_ask(ways: Mapping[str, Fleet]) -> tuple[str, ...]:
 def log_part(seconds: float) -> ProbePart:
     """Return the part of the probe that asks for what slurmd logged in the last `seconds`."""
     return ProbePart("slurmd_log", {"node": assign(ago=int(seconds) + 2) + script_text(__file__, "slurmd_log.sh")})
-
-
-def read_logs(fleet: Fleet) -> dict[str, str]:
-    """Return node -> slurmd's first error; without nodes that reported none."""
-    return {node: line for line, nodes in fleet.by_value("slurmd_log.error").items() if line for node in nodes}

@@ -9,9 +9,10 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
-from envmgr.audit.ask.ask_nodes import NOT_SENT, Asker, why_not
+from envmgr.audit.ask.ask_nodes import NOT_SENT, Asker, where_nothing_hangs, why_not
 from envmgr.audit.fit.matrix import hiding, is_hidden, read_gpus
 from envmgr.audit.model import Evidence
 from envmgr.nodes.access import gpu_request, jobs_with_gpu
@@ -37,20 +38,23 @@ class GpuAnswer:
 def ask_gpu_jobs(evidence: Evidence, parts: Sequence[ProbePart], asker: Asker) -> Fleet | None:
     """Return the answers of such jobs to these parts of the probe; None if no node hides its GPUs.
 
-    A node without a job has a reply that says why.
+    A node without a job has a reply that says why. All jobs have ended when half of the remaining time is over.
     """
     nodes = hiding(evidence)
-    if not nodes:
+    if not nodes or not any(part.texts for part in parts):
         return None
     refused = dict(why_no_jobs(evidence, nodes, asker.left))
-    asked = [node for node in nodes if node not in refused]
-    folding = Folding(nodes)
-    if asked:
+    end, folding = time.monotonic() + asker.left / 2, Folding(nodes)
+    if asked := [node for node in nodes if node not in refused]:
         jobs = jobs_with_gpu(asked, evidence.site.transport.slurm_options, asker.runner, timeout=asker.left / 2)
         refused |= jobs.refused
-        if jobs.options:
-            plan = replace(evidence.plan, contexts=(), accounts=("user",))
-            asker.gpu_jobs(jobs.options, join_probes(parts, plan, stages=("node",)), plan, folding)
+        plan = replace(evidence.plan, contexts=(), accounts=("user",))
+        script = join_probes(parts, plan, stages=("node",))
+        alike: dict[tuple[str, ...], list[str]] = {}
+        for node, options in jobs.options.items():
+            alike.setdefault(options, []).append(node)
+        sending = [partial(asker.send, of, script, plan, folding, "ALL", options=o, end=end) for o, of in alike.items()]
+        asker.send_all("jobs with a GPU", len(jobs.options), sending)
     now = time.time()
     for node, why in refused.items():
         folding(Reply(node, "unreachable", "", f"{NOT_SENT}{why}", now, now))
@@ -69,20 +73,12 @@ def why_no_jobs(evidence: Evidence, nodes: Sequence[str], left: float) -> dict[s
         return dict.fromkeys(nodes, "the deadline is too near")
     if os.geteuid() == 0 and find_account(user) is None:
         return dict.fromkeys(nodes, f"the user {user} does not exist here")
-    found: dict[str, str] = {}
-    for fleet in list(evidence.ways.values())[1:]:
-        found |= {reply.node: f"another job there has no answer: {reply.reason}" for reply in fleet.missing}
+    jobs = [*evidence.ways.values()][1:]
+    lost = {reply.node: f"another job there has no answer: {reply.reason}" for of in jobs for reply in of.missing}
     for fleet in (evidence.fleet, evidence.mounts):
-        for group in fleet.groups:
-            found |= {node: why_not(node, fleet) for node in group.nodes if _hangs(group.facts)}
-    return {node: found[node] for node in nodes if node in found}
-
-
-def _hangs(facts: Facts) -> bool:
-    """Return whether a mount hangs, or may hang: a job that hangs on it drains its node."""
-    return (
-        facts.get("gate", "hung") == "hung" or facts.get("prefix.end", "").startswith("no end") or "mount.hung" in facts
-    )
+        fit = where_nothing_hangs(nodes, fleet)
+        lost |= {node: why_not(node, fleet) for node in fleet.nodes if node not in fit}
+    return {node: lost[node] for node in nodes if node in lost}
 
 
 def gpu_answers(evidence: Evidence) -> Mapping[str, GpuAnswer]:
@@ -100,15 +96,11 @@ def _answer(job: str, facts: Facts, own: Facts) -> GpuAnswer:
     said = facts.get("fitness.smi", "")
     if known:
         return GpuAnswer("shown", f"{job} was shown {', '.join(known)}")
-    if is_hidden(facts):
-        devices = own.get("fitness.visible", "")
-        visible = f"CUDA_VISIBLE_DEVICES is {devices}" if devices else "CUDA_VISIBLE_DEVICES is not set"
-        return GpuAnswer("none", f"{job} sees none either: nvidia-smi says `{said}`, {visible}")
-    if said:
-        return GpuAnswer(
-            "none", f"{job} sees none either: nvidia-smi {'does not answer' if said == 'hung' else f'says `{said}`'}"
-        )
-    return GpuAnswer("unknown", f"{job} saw no compute capability")
+    if not said:
+        return GpuAnswer("unknown", f"{job} saw no compute capability")
+    words = "does not answer" if said == "hung" else f"says `{said}`"
+    visible = f", CUDA_VISIBLE_DEVICES is {own.get('fitness.visible', 'not set')}" if is_hidden(facts) else ""
+    return GpuAnswer("none", f"{job} sees none either: nvidia-smi {words}{visible}")
 
 
 def _lost(reply: Reply) -> str:

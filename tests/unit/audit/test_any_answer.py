@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from envmgr.audit.ask import other_modules
 from envmgr.audit.checks import all_checks
 from envmgr.audit.fit.matrix import matrix
-from envmgr.audit.judge import loose_of, rows_of
+from envmgr.audit.judge import judge, loose_of, rows_of
 from envmgr.audit.model import Check, Evidence, standing_alone
 from envmgr.audit.table import ENGINE
 from envmgr.catalog.recipe_parts import Requires
 from envmgr.nodes.sets import expand
 from envmgr.probe.model import CONTEXTS, ShellAccount
-from tests.helpers.evidence import OURS, evidence, judgement
+from tests.helpers.evidence import OURS, evidence
 
 CHECKS = all_checks()
 LOGIN = next(context for context in CONTEXTS if context.name == "bash-login")
@@ -61,7 +61,7 @@ def test_no_answer_ends_a_check(name: str) -> None:
     @given(answers(check))
     def judged(facts: list[dict[str, str]]) -> None:
         made = evidence_of(facts)
-        judgement(made, {name: check})
+        judge(made, {name: check})
         rows = rows_of(check, made)
         assert len(loose_of(name, rows)) <= len(rows)
 

@@ -158,7 +158,6 @@ def known_user(given: Evidence) -> Evidence:
 def test_no_job_goes_where_one_could_hang_or_has_had_no_answer() -> None:
     answers = {
         "fine": HIDES,
-        "new": HIDES | {"gate": "no link /sw/current"},
         "hung": HIDES | {"gate": "hung"},
         "late": HIDES | {"prefix.end": "no end"},
         "other": HIDES | {"mount.hung": "/data nfs"},

@@ -10,10 +10,11 @@ import pytest
 
 from envmgr.audit.ask.ask_nodes import where_nothing_hangs, why_not
 from envmgr.audit.checks import all_checks, mount, nodes, site_modules
+from envmgr.audit.judge import judge
 from envmgr.audit.plan import ExpectedInstall
 from envmgr.nodes.envelope import Reply
 from envmgr.probe.model import CONTEXTS, Group
-from tests.helpers.evidence import audit_plan, evidence, found, judgement, site, told
+from tests.helpers.evidence import audit_plan, evidence, found, site, told
 
 LOGIN = CONTEXTS[0]
 KEY = "ctx.bash-login.user."
@@ -44,7 +45,7 @@ def test_number_that_is_none_ends_no_audit(text: str) -> None:
         own={"c1": dict.fromkeys(numbers, text)},
         asked=((LOGIN, "user", "ssh"),),
     )
-    judgement(given, all_checks())
+    judge(given, all_checks())
 
 
 SITE = "/opt/site fuse.sshfs fs1:/export/site"
@@ -61,7 +62,7 @@ def of_checks(facts: dict[str, str], *checks: str) -> list[str]:
     own = {node: {"host": node} for node in answers}
     given = evidence(answers, own=own, asked=((LOGIN, "user", "ssh"),))
     chosen = {name: check for name, check in all_checks().items() if name in checks}
-    found = (f for f in judgement(given, chosen).findings if "c2" in f.nodes)
+    found = (f for f in judge(given, chosen).findings if "c2" in f.nodes)
     return [f"{f.severity} {f.check} {f.nodes}: {f.where}: {f.found}" for f in found]
 
 

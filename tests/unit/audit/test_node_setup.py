@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from envmgr.audit.checks import all_checks, node_setup
+from envmgr.audit.judge import judge
 from envmgr.modules.node_paths import HOOK, PROFILE, TASK_PROLOG
 from envmgr.modules.nodesetup import node_files
-from tests.helpers.evidence import evidence, judgement, site, told
+from tests.helpers.evidence import evidence, site, told
 
 AGAIN = "what `envmgr node-setup` writes | `envmgr node-setup --apply --nodes c2`"
 
@@ -72,6 +73,6 @@ def test_file_that_is_gone_and_its_fault_are_one_finding() -> None:
     gone = {"inventory.looked.node": "yes", "inventory.file": ""}
     given = evidence({"c1": node(**here), "c2": node(f"lost {PROFILE}", **gone), "c3": node(**here)})
     checks = {name: replace(all_checks()[name], probe=lambda _: {}) for name in ("inventory", "node-setup")}
-    (found,) = judgement(given, checks).findings
+    (found,) = judge(given, checks).findings
     assert (found.severity, found.nodes, found.found) == ("error", "c2", f"{PROFILE} is not as node-setup writes it")
     assert (found.hint, [each.check for each in found.consequences]) == (AGAIN.partition(" | ")[2], ["node-setup"])

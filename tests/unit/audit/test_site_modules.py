@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from envmgr.audit.checks import get_check
-from tests.helpers.evidence import evidence, judgement
+from envmgr.audit.judge import judge
+from tests.helpers.evidence import evidence
 
 LOADS = {"site_modules.loads.solver/3.1": "yes"}
 UNKNOWN = 'Lmod has detected the following error: The following module(s) are unknown: "mpi/4.1"\n\nPlease check the spelling or version'
@@ -23,7 +24,7 @@ def lines(*answers: dict[str, str]) -> list[str]:
     """`SEVERITY NODES: FOUND` of each finding, of nodes c1, c2 …"""
     nodes = {f"c{number}": facts for number, facts in enumerate(answers, 1)}
     own = {node: {"host": node} for node in nodes}
-    found = judgement(evidence(nodes, own=own), CHECKS).findings
+    found = judge(evidence(nodes, own=own), CHECKS).findings
     return [f"{each.severity} {each.nodes}: {each.found}" for each in found]
 
 

@@ -17,6 +17,7 @@ import pytest
 from envmgr.audit.checks import all_checks, get_check, software
 from envmgr.audit.fit.install_facts import covered_by, start_fault
 from envmgr.audit.fit.matrix import MatrixRow, matrix
+from envmgr.audit.judge import judge
 from envmgr.audit.model import Evidence
 from envmgr.audit.plan import AuditRequest, ExpectedInstall
 from envmgr.catalog.recipe_parts import Requires
@@ -24,7 +25,7 @@ from envmgr.probe.model import CONTEXTS
 from envmgr.probe.shell import join_probes
 from envmgr.system.modes import without_acl
 from envmgr.system.shelltext import script_text
-from tests.helpers.evidence import evidence, judgement, told
+from tests.helpers.evidence import evidence, told
 from tests.helpers.open_folders import open_to_all
 
 LOOK, START = (script_text(software.__file__ or "", f"{name}.sh") for name in ("look", "start"))
@@ -377,7 +378,7 @@ def _parts(name: str, plan: Any) -> Any:
 
 def test_check_without_an_answer_is_a_finding_unless_its_stage_has_one() -> None:
     checks = {"clock": get_check("clock")}
-    silent = judgement(
+    silent = judge(
         evidence({"c1": {"clock.looked.prefix": "yes"}, "c2": {}, "c3": {"prefix.end": "no end in 7 s"}}), checks
     ).findings
     assert [(f.severity, f.check, f.nodes, f.where, f.found) for f in silent] == [

@@ -194,13 +194,13 @@ def test_job_as_users_submit_it_is_told_what_the_shell_had(tmp_path: Path) -> No
 def test_hosts_that_send_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "front1.site")
     admin = submit_hosts(("c1",), (), all_of_them=True, sends_jobs=False)
-    assert (admin.here, admin.others, admin.login) == ("", (), frozenset())
+    assert (admin.here, admin.asked, admin.login) == ("", (), frozenset())
     sending = submit_hosts(("c1",), (), all_of_them=True, sends_jobs=True)
     assert (sending.here, sending.login) == ("front1", frozenset({"front1"}))
     named = submit_hosts(("c1",), ("front1", "front2", "c1"), all_of_them=True, sends_jobs=False)
-    assert (named.here, named.others) == ("front1", ("front2",))
+    assert (named.here, named.asked) == ("front1", ("front1", "front2"))
     some = submit_hosts(("c1",), ("front1", "front2"), all_of_them=False, sends_jobs=False)
-    assert (some.here, some.others) == ("front1", ())
+    assert (some.here, some.asked) == ("front1", ("front1",))
     assert submit_hosts(("front1",), (), all_of_them=True, sends_jobs=True).here == ""
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from string import Formatter
 
@@ -12,26 +12,11 @@ import pytest
 
 from envmgr.audit import checks, table
 from envmgr.audit import judge as engine
-from envmgr.audit.ask.gather import answer_here
 from envmgr.audit.checks import all_checks
-from envmgr.audit.controller import Controller
-from envmgr.audit.judge import judge
-from envmgr.audit.model import Check, Evidence
-from envmgr.audit.table import (
-    ENGINE,
-    CheckTable,
-    Declared,
-    DeclaredFacts,
-    Fact,
-    UndeclaredFactError,
-    Words,
-    read_table,
-    without_shell,
-)
-from envmgr.nodes.sets import NodeSets
-from envmgr.system.run import Runner
+from envmgr.audit.model import Check
+from envmgr.audit.table import ENGINE, CheckTable, Fact, Words, read_table
 from envmgr.system.shelltext import quote
-from tests.helpers.evidence import evidence, judgement, site
+from tests.helpers.evidence import is_declared
 
 FOLDER = Path(checks.__path__[0])
 CHECKS = all_checks()
@@ -112,8 +97,8 @@ def test_engine_says_each_of_its_rows() -> None:
 
 @pytest.mark.parametrize("given", TABLES)
 def test_what_a_check_reads_of_others_is_declared_by_them(given: CheckTable) -> None:
-    others = Declared(*(check.table for check in CHECKS.values() if check.table is not given))
-    assert [key for key in given.reads if key not in others] == []
+    others = [check.table for check in CHECKS.values() if check.table is not given]
+    assert [key for key in given.reads if not is_declared(key, *others)] == []
 
 
 @pytest.mark.parametrize("given", TABLES)
@@ -127,18 +112,6 @@ def test_every_fact_is_reported_by_a_shell_text(given: CheckTable) -> None:
         assert any(f"{mark}{word}" in text for text in SAID for word in (fixed, *filled_in) for mark in ' "@|'), key
 
 
-def test_fact_that_no_table_has_cannot_be_read() -> None:
-    given = DeclaredFacts(
-        {"host": "c1", "here.shape": "round"}, Declared(CheckTable(part="x", node={"x.*": Fact(text="any")}))
-    )
-    assert (given["host"], given.get("x.y"), "x.z" in given) == ("c1", None, False)
-    assert dict(given.items()) == {"host": "c1", "here.shape": "round"}
-    assert dict(given) == {"host": "c1"}
-    assert (list(given), len(given)) == (["host"], 1)
-    with pytest.raises(UndeclaredFactError, match=r"no table declares the fact `here\.shape`"):
-        given.get("here.shape")
-
-
 def literals(path: Path) -> Iterator[str]:
     """The strings of a module; of an f-string, its text with `{}` for each value."""
     for node in ast.walk(ast.parse(path.read_text())):
@@ -150,49 +123,14 @@ def literals(path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("given", TABLES)
 def test_check_may_read_every_fact_that_its_module_names(given: CheckTable) -> None:
-    """An audit that reads a fact of another check without `reads` reports a mistake of envmgr, on some clusters only."""
-    every = {key for check in CHECKS.values() for key in check.table.keys} | ENGINE.keys
-    may = Declared(given)
+    every = {key for check in CHECKS.values() for key in check.table.keys}
+    may = given.model_copy(update={"node": {**given.node, **dict.fromkeys(given.reads, Fact())}})
     for text in literals(FOLDER / f"{given.part}.py"):
-        key = without_shell(text.removeprefix("{}"))
-        if key in every and (key != text or "." in key):
-            assert key in may, text
-
-
-def test_facts_that_no_table_has_cannot_be_listed() -> None:
-    given = evidence({"c1": {}}).of_check(CHECKS["software"].table)
-    assert given.fleet.sound.names("software.bad.") == []
-    with pytest.raises(UndeclaredFactError, match=r"no table declares facts that begin with `software\.worse\.`"):
-        given.fleet.sound.names("software.worse.")
-
-
-def reads_undeclared(given: Evidence, *_: object) -> frozenset[str]:
-    return frozenset(given.fleet.by_value("other.fact"))
-
-
-@pytest.mark.parametrize("hook", ["judge", "explained"])
-def test_check_that_reads_an_undeclared_fact_takes_nothing_from_the_others(hook: str) -> None:
-    mistaken = replace(CHECKS["clock"], **{hook: reads_undeclared})
-    given = evidence({"c2": {"site_modules.unlisted": "yes"}})
-    judged = judge(given, {"clock": mistaken, "site-modules": CHECKS["site-modules"]})
-    said = [(each.check, each.severity, each.found) for each in judged.findings if each.found != "not looked at"]
-    assert said == [
-        ("clock", "error", "not looked at: no table declares the fact `other.fact`"),
-        ("site-modules", "warning", "not looked at: no end of `module avail` in 10 s"),
-    ]
-    assert list(judged.mistakes) == ["clock"]
-    with pytest.raises(UndeclaredFactError):
-        judgement(given, {"clock": mistaken})
-
-
-def test_question_to_this_host_that_reads_an_undeclared_fact_is_reported() -> None:
-    mistaken = replace(CHECKS["clock"], ask_controller=lambda _, given: reads_undeclared(given))
-    given, here = evidence({"c2": {}}), Controller(Runner(), NodeSets(site(), Runner()), jobs=False, end=0.0)
-    answers = {
-        name: answer_here(check, here, given) for name, check in {"clock": mistaken, "space": CHECKS["space"]}.items()
-    }
-    assert answers["space"] is None
-    assert list(judge(replace(given, answers=answers), {"clock": mistaken}).mistakes) == ["clock"]
+        key = text.removeprefix("{}")
+        if (key in every and (key != text or "." in key)) or re.fullmatch(
+            rf"{given.part}\.[a-z_.]*[a-z_](\.\{{\}})?", text
+        ):
+            assert is_declared(key.replace("{}", "x"), may), text
 
 
 def test_words_are_filled_in_for_shells_and_lists() -> None:

@@ -190,7 +190,8 @@ def test_other_content_under_the_same_path(audited: Audited) -> None:
         found = audited.findings(*SHORT, code=1)
     assert {row[2] for row in found} == {"c3"}
     assert ("error", "inventory", "c3", path) in [row[:4] for row in found]
-    assert ("error", "resolution", "c3", "hello/1.0", "other content (05ac7cca19f5)") in found
+    where = f"generation {audited.generation}"
+    assert ("error", "generation", "c3", where, f"not as published: {path}") in found
     assert ("error", "loading", "c3", "hello/1.0") in [row[:4] for row in found]
 
 
@@ -288,4 +289,4 @@ def test_entries_hidden_by_an_rc_file_of_every_node(audited: Audited) -> None:
             line = "export LMOD_MODULERCFILE=/etc/lmod/hide.lua\n"
             stack.enter_context(file_on(audited.cluster, node, "/etc/profile.d/hide.sh", line))
         found = audited.findings("--check", "resolution", code=1)
-    assert found == [("error", "resolution", "c[1-3]", "hello/1.0", "it is hidden")]
+    assert found == [("error", "resolution", "c[1-3]", "hello/1.0", "`module avail` does not list it")]

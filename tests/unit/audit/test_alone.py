@@ -14,10 +14,9 @@ CHECKS = standing_alone(all_checks())
 
 # What checks say of a published generation only; no row of another name may speak of one.
 PUBLISHED = {
-    "cache": {"missing", "other_content", "unreadable", "not_published"},
     "contexts": {"lists_extensions", "told_not_found", "not_exported", "not_healed"},
     "fitness": {"other_code"},
-    "resolution": {"shadowed", "another_file", "not_found", "other_content"},
+    "resolution": {"shadowed"},
 }
 
 

@@ -149,7 +149,7 @@ class _Gathering:
     def evidence(self, plan: AuditPlan, published: PublishedGeneration | None, controller: Facts) -> Evidence:
         asker, site, runner = self.asker, self.asker.site, self.asker.runner
         if published is not None:
-            plan = with_published(plan, published, runner, asker.left)
+            plan = with_published(plan, published)
         if self._want("peers"):
             plan = replace(plan, peers=peers_here(self.nodes, plan.day, runner, asker.left))
         parts = audit_parts(self.checks.values(), plan)

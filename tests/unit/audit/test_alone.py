@@ -16,6 +16,7 @@ CHECKS = standing_alone(all_checks())
 PUBLISHED = {
     "contexts": {"lists_extensions", "told_not_found", "not_exported", "not_healed"},
     "fitness": {"other_code"},
+    "mount": {"user_writes"},
     "resolution": {"shadowed"},
 }
 

@@ -23,8 +23,8 @@ class AuditRequest:
 
     `nodes` is a node set; None means all groups of the site. `via` None means the site's own way. `reference` is the
     node that is right where nodes differ; empty for none. `user` is used instead of the site's ordinary user. Empty
-    `contexts` means all of `via`, empty `modules` a sample, and empty `checks` all checks. With `deep`, the nodes hash
-    the files of installs. `baseline` is a file that an earlier audit wrote to `save_baseline`; nodes are right if they
+    `contexts` means all of `via`, empty `modules` a sample, and empty `checks` all checks. With `deep`, all modules
+    of other tools are loaded. `baseline` is a file that an earlier audit wrote to `save_baseline`; nodes are right if they
     have what they had then. With one of these two, or without `drawn`, samples are the same each day. Times are
     wall-clock seconds; None means the site's. With `dry_run` no file is written; with `verbose` the result shows all of itself. With `here`, only this host is asked,
     in the shells of the user who asks. With `generation`, the newest candidate, shells ask for that.
@@ -53,14 +53,13 @@ class AuditRequest:
 class ExpectedInstall:
     """The install of `entry` at `root`. `program`, `file` and `checked` are as its publish recorded them (`Expected`).
 
-    `sums` is path -> sha256 of files to hash; None where there is none. `outside`: `root` is a tree that is not ours.
+    `outside`: `root` is a tree that is not ours.
     """
 
     entry: str
     root: str
     program: str = ""
     file: str = ""
-    sums: Mapping[str, str] | None = None
     checked: bool = False
     outside: bool = False
 

@@ -129,11 +129,8 @@ def _start(job: str, context: ShellContext, account: ShellAccount, plan: ProbePl
     command = {
         "bash": f"/bin/bash -c '. \"$0\"' {file}",
         "bash-login": f"/bin/bash -l {file}",
-        "wrap": "/bin/sh -c 'envmgr_bare=$(command -v module 2>/dev/null); . \"$0\"'" + f" {file}",
-        "sh": (
-            '/bin/sh -c \'envmgr_bare=$(command -v module 2>/dev/null); [ ! -r "$1" ] || . "$1"; . "$0"\''
-            f" {file} {quote(f'{plan.init}/sh')}"
-        ),
+        "wrap": f"/bin/sh -c '. \"$0\"' {file}",
+        "sh": (f'/bin/sh -c \'[ ! -r "$1" ] || . "$1"; . "$0"\' {file} {quote(f"{plan.init}/sh")}'),
         "csh": f'csh "$tmp/context.csh" {file}',
         "zsh": f"zsh -l -c 'emulate sh; . \"$0\"' {file}",
         "bash-interactive": f'/bin/sh -c {quote(_AT_A_TERMINAL)} "$tmp/interactive" {file}',

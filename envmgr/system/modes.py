@@ -39,15 +39,6 @@ def opening(paths: Sequence[str], public: frozenset[str], *, group_only: bool = 
     return f"chmod {'g' if group_only else 'a'}+rX {' '.join(map(word, paths))}"
 
 
-def without_acl(path: str) -> str:
-    """Return the command that removes the ACL of a path that envmgr made for all users; its mode stays.
-
-    Python does it on a server without setfacl. Source: acl(5), the attribute of the kernel.
-    """
-    python = "import os, sys; os.removexattr(sys.argv[1], 'system.posix_acl_access')"
-    return f'setfacl -b {word(path)} 2>/dev/null || python3 -c "{python}" {word(path)}'
-
-
 def as_user(user: str, command: str) -> str:
     """Return `command` for root to type, run with the rights of `user`: a link that they planted leads only to their
     own files.

@@ -39,9 +39,7 @@ def audit(
     check: Annotated[
         list[str] | None, option("Run only this check, or section of the inventory (may be repeated).", "CHECK")
     ] = None,
-    deep: Annotated[
-        bool, option("Also hash files of the installs on every node, and load all modules of other tools.")
-    ] = False,
+    deep: Annotated[bool, option("Also load all modules of other tools, and look at all of their files.")] = False,
     reference: Annotated[
         str | None, option("Where nodes differ, take this one as right; by default the majority of a group.", "NODE")
     ] = None,

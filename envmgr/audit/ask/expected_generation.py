@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -101,49 +99,15 @@ def choose_samples(names: Sequence[str], published: PublishedGeneration) -> tupl
     return tuple(sorted([*first, *rest[::step]][:SAMPLE]))
 
 
-def with_published(plan: AuditPlan, published: PublishedGeneration, runner: Runner, seconds: float) -> AuditPlan:
-    """Return the plan with what is published, and to be expected. Only a `deep` one reads manifests, for `seconds` at
-    most.
-    """
+def with_published(plan: AuditPlan, published: PublishedGeneration) -> AuditPlan:
+    """Return the plan with what is published, and to be expected."""
     samples = choose_samples(plan.request.modules, published)
-    ours = [name for name in samples if name not in published.outside]
-    sums = _drawn_sums(Prefix(Path(plan.prefix)), published, ours, runner, seconds) if plan.deep else {}
     return replace(
         plan,
         number=published.record.number,
         link=published.link,
         samples=samples,
         roots={name: published.specs[name].root for name in samples},
-        installs=tuple(replace(each, sums=sums.get(each.entry)) for each in published.installs),
+        installs=published.installs,
         outside=published.outside,
     )
-
-
-_LARGEST, _MOST = 8 << 20, 24  # bytes of a file that is hashed on nodes, and files per entry
-_DRAWN = 60  # rows of a manifest from which these files are taken
-
-
-def _drawn_sums(
-    prefix: Prefix, published: PublishedGeneration, entries: Sequence[str], runner: Runner, seconds: float
-) -> dict[str, dict[str, str]]:
-    """Return, for each entry whose manifest can be read within `seconds`, path -> sha256 of files drawn from it."""
-    done = run_detached(
-        ["/bin/sh", "-c", script_text(__file__, "draw.sh"), "sh", str(prefix.root), str(_DRAWN)],
-        stdin="".join(f"{name} {published.record.entries[name].path}.manifest.json\n" for name in entries),
-        seconds=min(_SECONDS, seconds),
-        check=runner.raise_if_cancelled,
-    )
-    found: dict[str, dict[str, str]] = {}
-    name = ""
-    for line in done.output.splitlines():
-        if line.startswith("@"):
-            name = line[1:]
-            continue
-        with suppress(ValueError):  # cut off at the time limit, or damaged: `verify` reports that
-            match json.loads(line.rstrip(",")):
-                case [str(path), "file", str(), int(size), str(sha256)]:
-                    sums = found.setdefault(name, {})
-                    # sha256sum escapes other names
-                    if 0 < size <= _LARGEST and len(sums) < _MOST and path.isprintable() and "\\" not in path:
-                        sums[path] = sha256
-    return found

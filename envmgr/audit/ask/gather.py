@@ -105,7 +105,7 @@ def gather(
         plan, checks = replace(plan, alone=True), standing_alone(checks)
         controller = {**controller, "gate": "ok"}
     if published is not None:
-        plan = with_published(plan, published, runner, asker.left)
+        plan = with_published(plan, published)
     wanted = {want for check in checks.values() for want in check.wants}
     if "peers" in wanted:
         plan = replace(plan, peers=peers_here(nodes, plan.day, runner, asker.left))

@@ -1,29 +1,20 @@
 # shellcheck shell=sh
-# What Lmod says of caches in a login shell; behind lmod_config.sh.
-: "${generation?}" "${prefix?}" "${room?}"
+# What is wrong with caches of other tools that Lmod names in a login shell; behind lmod_config.sh.
+: "${prefix?}" "${room?}"
 
 if [ -n "${LMOD_CMD-}" ] && lmod_config; then
-  put cache.ignored "$(lmod_value configT.spdr_ignore)"
-  put cache.loads "$(lmod_value configT.spdr_loads)"
-  lmod_lines | sed -n 's/^cache\.[0-9]*\.1=//p' | LC_ALL=C sort -u | lines cache.folders
-  case :${MODULEPATH-}: in *":$generation/modules:"* | *":$generation/modules/:"*) put cache.ours yes ;; esac
-  case "
-${lmod_config?}
-" in *"=$generation/lmodrc.lua
-"*) put cache.named yes ;; esac
+  # A cache that is behind hides modules from `module load` only where Lmod loads by it.
+  case $(lmod_value configT.spdr_loads) in yes | true) cache_behind="cache.state." ;; *) cache_behind="cache.spider." ;; esac
   printf '%s\n' "${MODULEPATH-}" | tr : '\n' | grep '^/' | grep -v -F -e "$prefix/" >"$room/cache.tree"
   lmod_lines | sed -n -E 's/^cache\.([0-9]*)\.1=(.*)/\1 \2/p' | grep -v -F -e "$prefix/" -e "${HOME:-//}/" |
     while read -r cache_number cache_folder; do
       cache_file=$cache_folder/spiderT.luac_$(lmod_value configT.luaV | sed 's/^Lua //')
       [ -r "$cache_file" ] || cache_file=$cache_folder/spiderT.lua
-      [ -r "$cache_file" ] || cache_file=
       cache_stamp=$(lmod_value "cache.$cache_number.2")
-      if [ ! -d "$cache_folder" ]; then
-        put "cache.state.$cache_folder" missing
-      elif [ -z "$cache_file" ]; then
-        put "cache.state.$cache_folder" empty
+      if [ ! -r "$cache_file" ]; then
+        put "cache.state.$cache_folder" "there is no spiderT.lua that the user can read"
       elif [ -n "$cache_stamp" ] && [ -n "$(find "$cache_stamp" -newer "$cache_file" 2>/dev/null)" ]; then
-        put "cache.state.$cache_folder" ignored
+        put "cache.state.$cache_folder" "it is older than its time stamp, so Lmod reads every modulefile"
       else
         # shellcheck disable=SC2016 # the inner shell's
         with_limit 3 "$room/cache.newer" /bin/sh -c '
@@ -33,7 +24,7 @@ ${lmod_config?}
           done <"$2" | head -n 1
         ' sh "$cache_file" "$room/cache.tree"
         cache_newer=$(cat "$room/cache.newer")
-        [ -z "$cache_newer" ] || put "cache.state.$cache_folder" "behind $cache_newer"
+        [ -z "$cache_newer" ] || put "$cache_behind$cache_folder" "it is older than $cache_newer: what is new there is not listed"
       fi
     done
 fi

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# What a user has in this shell. `first` is an entry to load, or empty. Behind lmod_config.sh.
+# What a user has in this shell. `first` is an entry to load, or empty.
 : "${first?}"
 
 put modulepath "${MODULEPATH-}"
@@ -8,7 +8,6 @@ tool=
 case $(command -v module 2>/dev/null) in
   module) said=$(type module 2>/dev/null) ;; # no program of that name
   "alias module="*)
-    put module_alias "$(alias module)"
     said=alias:LMOD_CMD${LMOD_CMD-none}
     ;;
 esac
@@ -40,19 +39,6 @@ case $said in
     esac ;;
 esac
 put tool "$tool"
-# A bash that was not started as sh, in posix mode.
-# shellcheck disable=SC3028 # bash has it
-case ${BASH_VERSION:+${BASH##*/}}:${SHELLOPTS-}: in bash:*:posix:*) put posix yes ;; esac
-put lmod_rc "${LMOD_RC-}"
-# A value is a choice of the user or the site. Without one Lmod tells what it does: an old Lmod has no such setting, in a site's
-# own Lmod another default may be built in.
-if [ -z "${LMOD_AVAIL_EXTENSIONS+set}" ] && [ -n "${LMOD_CMD-}" ] && lmod_config; then
-  put avail_extensions "$(lmod_value configT.disp_av_ext)"
-fi
-if [ -n "${SLURM_JOB_ID-}" ]; then put export "${SLURM_EXPORT_ENV-}"; fi
-# In a #!/bin/sh job, what `module` was before Lmod's init/sh was read.
-if [ -n "${envmgr_bare+set}" ] && [ -z "$envmgr_bare" ]; then put bare nothing; fi
-[ -e "$HOME/.bashrc" ] || [ -e /etc/bash.bashrc ] || put no_bashrc "$HOME/.bashrc"
 if [ -n "$first" ] && [ -z "${ENVMGR_ALIAS-}" ] && [ -n "$said" ]; then
   # Our hook in Lmod tells for the check saved-collections what it knows: each Lmod is a tenth of this shell's work.
   contexts_said=${room?}/first.$$

@@ -3,7 +3,9 @@
 A network file system shows a change only after its attribute-cache time. After a publish the audit waits that long, by
 the mount's own options or by `mount.attribute_cache`. It then asks once more before it calls a node stale. The
 generation's record is compared by its sha256, because an old copy of the prefix can have a generation with the same
-number. The check also reports a prefix that was moved, because its modules lead to where it was made.
+number. So is each file that the record names and Lmod or users read: modulefiles, Lmod's cache and its rc file. A cache
+that is older than its time stamp is ignored by Lmod. The check also reports a prefix that was moved, because its
+modules lead to where it was made.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from envmgr.catalog.site import Site
 from envmgr.nodes.sets import fold
 from envmgr.probe.prefix import generation_number, newer_generations
 from envmgr.system.shelltext import assign, script_text
+from envmgr.wording import and_more
 
 
 def probe(plan: AuditPlan) -> ProbeTexts:
@@ -50,6 +53,12 @@ def _seen(published: PublishedGeneration, look: Look) -> Iterator[Said]:
     elif record != right:
         what = f"is another one ({record[:12]})" if record else "cannot be read"
         yield say("record", number=number, what=what, right=right[:12])
+    else:
+        folder = f"{look.evidence.site.prefix}/{target}"
+        for row, mark in (("other_files", ": FAILED"), ("old_cache", ": OLDER")):
+            lines = [line.partition(mark)[0] for line in look.lines("generation.differs") if mark in line]
+            if lines:
+                yield say(row, number=number, paths=and_more([f"{folder}/{line}" for line in lines], 3))
 
 
 def _made(site: Site, roots: Iterable[str]) -> list[str]:

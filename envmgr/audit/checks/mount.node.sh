@@ -1,11 +1,8 @@
 # shellcheck shell=sh
-# Other network file systems, and those of programs (FUSE), that do not answer: lines `POINT TYPE SOURCE FILE`, with the start-up file
-# that names the mount point, where one does. Each is asked by a process of its own, which is left behind. statfs goes to the server:
-# what stat tells may come from a cache. Of mounts below one that hangs nothing can be said.
-: "${prefix?}" "${mount_words?}"
+# Other network file systems, and those of programs (FUSE), that do not answer: lines `POINT TYPE SOURCE`. Each is asked by a process of its
+# own, which is left behind. statfs goes to the server: what stat tells may come from a cache. Of mounts below one that hangs nothing can be said.
+: "${prefix?}"
 
-# What lies under the mount of the prefix, as prefix.node.sh found it. The root is the node's own: it counts only under a local file system.
-awk "NR == 1 { server = / - [^ ]+ [^ ]*:/ } NR > 1 && !(server && \$5 == \"/\") $mount_words" "$0.mount" | lines mount.under
 awk -v prefix="${ENVMGR_REAL:-$prefix}" '
   {
     for (i = 7; $i != "-"; i++);
@@ -39,7 +36,6 @@ if [ "$mount_count" -gt 0 ]; then
     if [ -e "$0.mount$mount_number" ]; then continue; fi
     case "$mount_point/" in ${mount_above:-//}*) continue ;; esac
     mount_above=$mount_point/
-    mount_file=$(grep -s -l -F -e "$mount_point" /etc/lmod/modulespath /etc/environment /etc/profile /etc/bashrc /etc/bash.bashrc /etc/profile.d/* /etc/zsh/* /etc/zshrc /etc/csh.* | head -n 1)
-    printf '%s %s %s\n' "$mount_point" "$mount_rest" "$mount_file"
+    printf '%s %s\n' "$mount_point" "$mount_rest"
   done <"$0.mounts" | lines mount.hung
 fi

@@ -17,11 +17,7 @@ if getent passwd "$user" >/dev/null && { [ "$(id -u)" = 0 ] || [ "$(id -un)" = "
       if [ -d "$way" ] && ! [ -x "$way" ]; then echo "$way"; break; fi
     done
   ' sh "$prefix") )
-  if [ -n "$mount_stopped" ]; then
-    mount_acl= # as in the words of ls(1)
-    case $(ls -ld "$mount_stopped") in ??????????+*) mount_acl=+ ;; esac
-    put mount.user_stopped "$(stat -c "%n %a$mount_acl %U:%G" "$mount_stopped")"
-  fi
+  [ -z "$mount_stopped" ] || put mount.user_stopped "$(stat -c '%a %U:%G %n' "$mount_stopped")"
 fi
 if [ "$user" != "$build_user" ] && getent passwd "$user" >/dev/null && { [ "$(id -u)" = 0 ] || [ "$(id -un)" = "$user" ]; }; then
   # shellcheck disable=SC2016 # the inner shell's

@@ -8,15 +8,13 @@ only to nodes that answered, also the one about the ordinary user's access to th
 that of `mount:` in site.yaml, or else that of most like nodes.
 
 Other network mounts of a node, and mounts of programs (sshfs), must answer, too. A shell that touches a mount without
-an answer never ends, and a start-up file or MODULEPATH may name it. What shells lack on such a node is not reported
-separately, and no job is sent there. The check says what is mounted over the prefix, and which
-`umount` shows the right mount again. A local folder where the other nodes have a network mount is an unmounted prefix,
-or a copy that was left there.
+an answer never ends. What shells lack on such a node is not reported separately, and no job is sent there. A local
+folder where the other nodes have a network mount is an unmounted prefix, or a copy that was left there; what is mounted
+over it is compared in the inventory.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -25,22 +23,17 @@ from statistics import median
 from envmgr.audit.controller import Controller
 from envmgr.audit.look import Look, Said, folded, looked_at, say
 from envmgr.audit.model import QUORUM, Check, Evidence, ProbeTexts, Rows, Values
-from envmgr.audit.openings import open_steps, without_acl_steps
+from envmgr.audit.openings import let_in
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.table import Steps, Where, fields_of
-from envmgr.catalog.site import Site
+from envmgr.audit.table import Where, fields_of
 from envmgr.probe.model import Facts, Fleet, number_in
 from envmgr.probe.shell import GATE_SECONDS
 from envmgr.system.locks import LOCKS_HINT, local_locks
-from envmgr.system.modes import as_user, ask_about_way, closing
-from envmgr.system.shelltext import quote, script_text
+from envmgr.system.shelltext import script_text
 
 SLOW_MS = 1000  # a healthy prefix answers in a few ms
 _TIMES = 4  # a node may take so many times as long as the median of all nodes
 _ALL_SLOW_MS = 3000  # the limit where all nodes are slow, or too few are there to compare
-
-
-_WHICH = "which is right, `mount: {source: …}` in site.yaml or fstab of the nodes?"
 
 
 def probe(plan: AuditPlan) -> ProbeTexts:
@@ -67,9 +60,7 @@ def _without_prefix(evidence: Evidence) -> frozenset[str]:
 
 
 def _hangs_shells(facts: Facts) -> bool:
-    lines = facts.get("mount.hung", "").splitlines()
-    named = any(len(line.split(" ")) > 3 and line.split(" ")[3] for line in lines)
-    return bool(lines) and (named or any(k.endswith("end") and v.startswith("no end") for k, v in facts.items()))
+    return "mount.hung" in facts and any(k.endswith("end") and v.startswith("no end") for k, v in facts.items())
 
 
 def judge(evidence: Evidence) -> Rows:
@@ -81,10 +72,9 @@ def judge(evidence: Evidence) -> Rows:
     sources = fleet.sound.by(_source)
     right = evidence.site.mount.source or _right_source(sources, evidence)
     mounts = [*(group.facts for group in fleet.groups), evidence.controller]
-    points = [facts["mount.point"] for facts in mounts if "mount.point" in facts and _source(facts) == right]
-    there, ask = points[0] if points else str(evidence.site.prefix), "" if right in sources else _WHICH
-    servers = _servers(fleet, right)
-    yield from looked_at(partial(_mounted, right, there, ask, servers), fleet, evidence, apart=servers)
+    points = (facts["mount.point"] for facts in mounts if "mount.point" in facts and _source(facts) == right)
+    there, servers = next(points, str(evidence.site.prefix)), _servers(fleet, right)
+    yield from looked_at(partial(_mounted, right, there, servers), fleet, evidence, apart=servers)
     alike, asked = fleet.sound.only(lambda facts: _source(facts) == right), evidence.answer(Writable)
     yield from looked_at(partial(_options, asked), alike, evidence, apart=asked.nodes if asked else ())
     yield from _slow(evidence, alike)
@@ -95,27 +85,20 @@ def _for_users(look: Look) -> Iterator[Said]:
     """Yield what users cannot enter on the way, and where they can write."""
     site = look.evidence.site
     if look.has("mount.user_stopped"):
-        before, _, owner = look.get("mount.user_stopped").rpartition(" ")
-        folder, _, mode = before.rpartition(" ")
-        if re.fullmatch(r"[0-7]*[1357]\+", mode):
-            hint = without_acl_steps(folder, look.facts, site)
-            yield say("denied", folder=folder, mode=mode, owner=owner, hint=hint)
-        else:
-            at: Where = "here" if f"{folder}/".startswith(f"{site.prefix}/") else "node"
-            hint = open_steps(site, [folder], whom="users", at=at)
-            yield say("closed", folder=folder, mode=mode, owner=owner, hint=hint)
+        mode, owner, folder = fields_of(look.get("mount.user_stopped"), 3)
+        at: Where = "here" if f"{folder}/".startswith(f"{site.prefix}/") else "node"
+        yield say("closed", folder=folder, mode=mode, owner=owner, hint=let_in(site, folder, mode, at=at))
     paths = look.get("mount.user_writes")
     if paths.strip() and not look.evidence.alone:
-        yield say("user_writes", paths=paths, hint=_closed(paths.split()[0], site))
+        yield say("user_writes", paths=paths)
 
 
 def _hung(look: Look) -> Iterator[Said]:
     """Yield other mounts that do not answer."""
-    row = "hangs_shells" if _hangs_shells(look.facts) else "hung"
     for line in look.lines("mount.hung"):
-        point, kind, source, file = fields_of(line, 4)
-        named = f", and {file} names it" if file else ""
-        yield say(row, point=point, kind=kind, source=source, named=named, seconds=GATE_SECONDS)
+        point, kind, source = fields_of(line, 3)
+        severity = "error" if _hangs_shells(look.facts) else "warning"
+        yield say("hung", severity=severity, point=point, kind=kind, source=source, seconds=GATE_SECONDS)
 
 
 def _servers(fleet: Fleet, right: str) -> frozenset[str]:
@@ -124,27 +107,19 @@ def _servers(fleet: Fleet, right: str) -> frozenset[str]:
     return frozenset(node for node in fleet.nodes if node.partition(".")[0] == server)
 
 
-def _mounted(right: str, there: str, ask: str, servers: Collection[str], look: Look) -> Iterator[Said]:
+def _mounted(right: str, there: str, servers: Collection[str], look: Look) -> Iterator[Said]:
     """Yield how the prefix is not mounted as it should be."""
-    facts, source, point = look.facts, _source(look.facts), look.get("mount.point", there)
-    found = _fault(facts, right)
+    found, source = _fault(look.facts, right), _source(look.facts)
     own_disk = look.nodes[0] in servers and ":" not in source and look.get("gate") == "ok"
     unpublished = look.evidence.controller.get("gate", "").startswith("no link")  # reported once
-    expected = f"mounted from {right}" if right else "an answer"
     if not found or own_disk or (unpublished and found.startswith("cannot be used: no link")):
         return
-    if found.startswith("does not answer"):
-        yield say("no_answer", found=found, expected=f"an answer in {GATE_SECONDS} s", point=point)
-    elif covers := _covers(facts, right):
-        found = "; ".join(f"{what} is mounted over it, on {at}" for at, what in covers)
-        away = " && ".join(f"umount {quote(at)}" for at, _ in covers)
-        yield say("covered", found=found, right=right, umounts=away)
-    elif source and source == right:  # mounted, and broken
-        yield say("no_answer", found=found, expected=expected, point=point)
-    elif point != "/" and f"{point}/".startswith(f"{there}/") and source != right:
-        yield say("other_there", hint=ask, found=found, expected=expected, point=point, there=there)
-    else:
-        yield say("not_mounted", found=found, expected=expected, there=there)
+    broken = found.startswith("does not answer") or (source and source == right)  # it is mounted
+    expected = f"mounted from {right}" if right and source != right else f"an answer in {GATE_SECONDS} s"
+    point = look.get("mount.point", there)
+    over = point != "/" and f"{point}/".startswith(f"{there}/")
+    row = "no_answer" if broken else "other_there" if over else "not_mounted"
+    yield say(row, found=found, expected=expected, point=point, there=there)
 
 
 def _options(asked: Writable | None, look: Look) -> Iterator[Said]:
@@ -170,15 +145,12 @@ def _local_locks(evidence: Evidence, fleet: Fleet, asked: Writable | None) -> Ro
 
 
 def _slow(evidence: Evidence, fleet: Fleet) -> Rows:
-    for key, what in (("gate_ms", "answers"), ("mount.read_ms", "the generation's record and cache are read")):
-        times = {node: number_in(fleet.own.get(node, {}), key) or 0 for node in fleet.nodes}
-        # The median of two nodes shows nothing about either of them.
-        usual = median(times.values()) if len(times) > 2 else _ALL_SLOW_MS
-        limit = min(max(SLOW_MS, _TIMES * usual), _ALL_SLOW_MS)
-        slow = [node for node, time in times.items() if time > limit]
-        if slow:
-            worst = max(times[node] for node in slow)
-            yield evidence.say("slow", slow, what=what, took=f"{worst / 1000:.1f}", limit=f"{limit / 1000:.2g}")
+    times = {node: number_in(fleet.own.get(node, {}), "mount.read_ms") or 0 for node in fleet.nodes}
+    # The median of two nodes shows nothing about either of them.
+    usual = median(times.values()) if len(times) > 2 else _ALL_SLOW_MS
+    limit = min(max(SLOW_MS, _TIMES * usual), _ALL_SLOW_MS)
+    if slow := {node: time for node, time in times.items() if time > limit}:
+        yield evidence.say("slow", slow, took=f"{max(slow.values()) / 1000:.1f}", limit=f"{limit / 1000:.2g}")
 
 
 def _fault(facts: Facts, right: str) -> str:
@@ -194,19 +166,6 @@ def _fault(facts: Facts, right: str) -> str:
             return f"a local {kind} is mounted on {point}" if point != "/" else f"not mounted: a folder on / ({kind})"
         return f"mounted from {source}"
     return "" if gate == "ok" else f"cannot be used: {gate}"
-
-
-def _covers(facts: Facts, right: str) -> list[tuple[str, str]]:
-    """Return what lies over the right mount, the uppermost first: mount points, and what is mounted there; nothing if the
-    right mount is on top, or is not there.
-    """
-    above = [(facts.get("mount.point", ""), facts.get("mount.type", ""), _source(facts))]
-    for line in facts.get("mount.under", "").splitlines():
-        if above[-1][2] == right:
-            break
-        point, kind, source = fields_of(line, 3)
-        above.append((point, kind, source))
-    return [(point, f"{kind} {source}") for point, kind, source in above[:-1]] if above[-1][2] == right else []
 
 
 def _source(facts: Facts) -> str:
@@ -227,20 +186,6 @@ def _right_source(sources: Values, evidence: Evidence) -> str:
             return source
     own = _source(evidence.controller)
     return own if own in sources or (":" in own and not sources) else next(iter(sources)) if len(sources) == 1 else ""
-
-
-def _closed(path: str, site: Site) -> Steps:
-    """Return the steps that keeps others from writing `path`.
-
-    They may have put a link there, but not at the prefix itself.
-    """
-    if path == str(site.prefix) or site.build_user is None:
-        if path.endswith("/current/modules"):
-            return Steps(look=f"on the server: {ask_about_way(path)}")
-        user = "root"
-    else:
-        user = site.build_user
-    return Steps(run=as_user(user, closing("go-w", path)), at="server", look="and give it to the build user")
 
 
 def _all_options(facts: Facts) -> list[str]:

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # What the first program of an entry is in this shell once the entry is loaded, and whether it starts. The check of contexts may
 # have loaded it. csh has its own `module`: this is the sh that it was replaced by. A job of `sbatch --wrap` has none.
-: "${room?}" "${software_entry?}" "${software_program?}" "${software_limit?}" "${software_most?}" "${software_start?}"
+: "${room?}" "${software_entry?}" "${software_program?}" "${software_limit?}"
 
 # software_says TEXT: whether this of bash's, with its functions and theirs, may change PATH, an alias or a function.
 software_says() {
@@ -31,7 +31,7 @@ case :${LOADEDMODULES-}: in
   *":$software_entry:"*)
     software_name=${software_program##*/}
     put program "$(command -v "$software_name")"
-    HOME=$room /bin/sh -c "$software_start" sh "$software_limit" "$software_most" "$software_name" --version </dev/null >/dev/null 2>&1
+    HOME=$room timeout -k 1 "$software_limit" "$software_name" --version </dev/null >/dev/null 2>&1
     put started $?
     # shellcheck disable=SC3028,SC3054 # bash's: what it does before the next prompt
     case ${BASH_VERSION:+${shell_flags?}} in
@@ -49,5 +49,4 @@ case :${LOADEDMODULES-}: in
         fi ;;
     esac
     ;;
-  *) put program_unloaded yes ;;
 esac

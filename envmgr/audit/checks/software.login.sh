@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # The first program of each entry is found, and starts, once the entry is loaded in a clean environment: ENTRY PROGRAM pairs.
-: "${generation?}" "${room?}" "${user?}" "${software_limit?}" "${software_most?}" "${software_start?}"
+: "${generation?}" "${room?}" "${user?}" "${software_limit?}"
 
 software_inside='bash csh zsh' # once
 listed=
@@ -23,8 +23,8 @@ if [ -n "${LMOD_CMD-}" ] && [ -n "$listed" ]; then
           esac
           echo "@$shell $(timeout -k 1 "$4" "$shell" "$options" "${before}exec /bin/sh -c \"command -v ${3##*/} || echo none\"" 2>/dev/null | tail -n 1)"
         done
-        HOME=$8 exec /bin/sh -c "$6" sh "$4" "$7" "${3##*/}" --version
-      ' sh "$LMOD_CMD" "$1" "$2" "$software_limit" "$software_inside" "$software_start" "$software_most" "$room" </dev/null >"$room/started" 2>"$room/said"
+        HOME=$6 exec timeout -k 1 "$4" "${3##*/}" --version
+      ' sh "$LMOD_CMD" "$1" "$2" "$software_limit" "$software_inside" "$room" </dev/null >"$room/started" 2>"$room/said"
     software_status=$?
     read -r software_found <"$room/started" || software_found=
     case $software_found in @*) software_found= ;; esac # there is none

@@ -9,7 +9,6 @@ import re
 from envmgr.audit.plan import ExpectedInstall
 from envmgr.errors import signal_text
 from envmgr.probe.model import Facts, number_in
-from envmgr.system.shelltext import quote
 
 _KEY = "software.bad."
 _LEFT = ("124", "137")  # from timeout(1): the program was terminated, or killed
@@ -24,31 +23,6 @@ def bad_installs(facts: Facts) -> dict[str, str]:
 def is_seen(number: int, facts: Facts) -> bool:
     """Return whether the install with this number, in the plan's order, was looked at."""
     return number < (number_in(facts, "software.seen") or 0)
-
-
-def covered_by(root: str, facts: Facts) -> str:
-    """Return the line of `mount.below` of another file system over the install or a part of it; empty if there is none."""
-    for line in facts.get("mount.below", "").splitlines():
-        point = line.partition(" ")[0]
-        if f"{point}/".startswith(f"{root}/") or f"{root}/".startswith(f"{point}/"):
-            return line
-    return ""
-
-
-def umounts(line: str) -> str:
-    """Return the command that takes away what a line of `mount.below` tells."""
-    times = re.search(r" \(([0-9]+) times\)$", line)
-    return " && ".join([f"umount {quote(line.partition(' ')[0])}"] * (int(times[1]) if times else 1))
-
-
-def served(path: str, facts: Facts) -> tuple[str, str]:
-    """Return the server on which a path of the prefix lies, and the path there; or nothing, and the path itself."""
-    source, point = facts.get("mount.source", ""), facts.get("mount.point", "")
-    server, colon, export = source.partition(":")
-    if not (colon and export.startswith("/") and f"{path}/".startswith(f"{point}/")):
-        return "", path
-    folder = f"{export.rstrip('/')}{facts.get('mount.root', '/').rstrip('/')}"
-    return server.rpartition("@")[2], f"{folder}{path.removeprefix(point)}"
 
 
 def installed_program(install: ExpectedInstall) -> str:

@@ -31,7 +31,7 @@ inventory_mounts() {
       is_near = kind ~ /^(ext[234]|xfs|btrfs|zfs|f2fs|tmpfs|overlay|vfat|jfs|reiserfs|squashfs|iso9660|ramfs|devtmpfs|rootfs)$/
       if (!is_near && kind !~ /^(proc|sysfs|devpts|cgroup2?|mqueue|hugetlbfs|securityfs|debugfs|tracefs|pstore|bpf|configfs|efivarfs|binfmt_misc|fusectl|nsfs|rpc_pipefs)$/) print $5 >far
     }
-    $5 ~ /^\/(proc|sys|dev\/[a-z]+|run\/(user|credentials|netns|docker|containerd)|snap|var\/lib\/(docker|containers?|containerd|kubelet))(\/|$)/ && $5 != "/dev/shm" { next }
+    $5 ~ /^\/(proc|sys|dev\/[a-z]+|run\/(user|credentials|netns|docker|containerd)|snap|var\/lib\/(docker|containers?|containerd|kubelet))(\/|$)/ && $5 !~ /^\/dev\/(shm|pts)$/ { next }
     kind == "squashfs" && $5 ~ /\/store\/[^\/]+\/[^\/]+$/ { next }
     {
       if (is_near && kind !~ /^(squashfs|iso9660|devtmpfs|rootfs)$/ && ("," $6 ",") !~ /,ro,/) print $5 >near
@@ -91,7 +91,7 @@ inventory_slurm() {
 # inventory_files: of what find prints, links, folders and programs, and files with the first digits of their sha256.
 # shellcheck disable=SC2016 # awk's
 inventory_files() {
-  set -- /dev/null /tmp /var/tmp /dev/shm /var/spool /var/spool/slurmd
+  set -- /dev/null /dev/ptmx /tmp /var/tmp /dev/shm /var/spool /var/spool/slurmd
   for inventory_folder in '' /opt /usr/local /usr/local/bin /usr/local/sbin /usr/local/lib /usr/local/lib64 /usr/local/include /usr/local/etc; do
     inventory_near "$inventory_folder" || continue
     # Names only: a look at a mount point of a server might not come back.

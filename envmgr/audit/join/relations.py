@@ -54,6 +54,7 @@ _SERVICES = (
         re.compile(r"ssh|nodes: ssh"),
         re.compile(r"file /etc/(ssh/|hosts|passwd|nsswitch|security/|pam\.d/|nologin)|daemon sshd|name |account "),
     ),
+    (re.compile(r"contexts:.*pseudo-terminal"), re.compile(r"\w+ /dev/(pts|ptmx)$")),
     (
         re.compile(r"contexts:.*(ended|no user|does not start)"),
         re.compile(r"account |file /etc/(passwd|nsswitch|pam\.d/|security/|nologin)"),

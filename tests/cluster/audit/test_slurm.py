@@ -143,17 +143,6 @@ def test_busy_node_is_a_note_and_no_error(audited: Audited) -> None:
     ]
 
 
-def test_job_that_passes_nothing_on_is_a_note_until_the_site_decides(audited: Audited) -> None:
-    audited.cluster.write_site(slurm={})
-    try:
-        found = audited.findings("--via", "slurm", "--check", "contexts", "--nodes", "c1", code=0)
-    finally:
-        audited.cluster.write_site()
-    where = "sbatch-bash-none, sbatch-bash-login-none, sbatch-sh-none, sbatch-wrap-none, srun-bash-none (alice)"
-    told = "SLURM_EXPORT_ENV=NONE: srun in such a job starts tasks without what modules set"
-    assert found == [("note", "contexts", "c1", where, told)]
-
-
 def test_nodes_with_a_domain_are_found_by_slurms_names(audited: Audited) -> None:
     audited.cluster.write_site(transport={**settings(audited.cluster.compute)["transport"], "via": "slurm"})
     try:

@@ -13,12 +13,7 @@ from tests.helpers.evidence import OURS
 CHECKS = standing_alone(all_checks())
 
 # What checks say of a published generation only; no row of another name may speak of one.
-PUBLISHED = {
-    "cache": {"missing", "other_content", "unreadable", "not_published"},
-    "contexts": {"lists_extensions", "told_not_found", "not_exported", "not_healed"},
-    "fitness": {"other_code"},
-    "resolution": {"shadowed", "another_file", "not_found", "other_content"},
-}
+PUBLISHED = {"fitness": {"other_code"}, "mount": {"user_writes"}, "resolution": {"shadowed"}}
 
 
 def hints(check: Check) -> Iterator[tuple[str, str]]:

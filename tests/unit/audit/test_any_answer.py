@@ -85,12 +85,6 @@ def test_no_answer_gets_a_hint_of_envmgrs_where_nothing_is_published(name: str) 
     judged()
 
 
-def test_list_of_a_cache_that_differs_in_empty_lines_ends_no_check() -> None:
-    check = CHECKS["resolution"]
-    odd = {"resolution.avail": "", "resolution.cache_differs": "\n", "current": "generations/0001"}
-    assert len(loose_of(check.name, rows_of(check, evidence_of([odd, {}, {}])))) >= 1
-
-
 @PATIENT
 @given(answers(*CHECKS.values()))
 def test_no_answer_ends_the_table_of_entries_and_nodes(facts: list[dict[str, str]]) -> None:

@@ -17,7 +17,6 @@ from envmgr.audit.model import Evidence
 from envmgr.audit.plan import PublishedGeneration
 from envmgr.audit.shell.modulepath import elements
 from envmgr.catalog.recipe_parts import Requires
-from envmgr.catalog.site_file import SlurmSettings
 from envmgr.errors import InputError
 from envmgr.nodes.envelope import Reply
 from envmgr.probe.model import CONTEXTS, ShellContext, choose_contexts
@@ -215,22 +214,22 @@ def job_with_generation(number: int, kept: tuple[int, ...]) -> Evidence:
     """A batch job whose MODULEPATH has this generation, where 4 is published."""
     folder = f"/sw/generations/{number:04d}"
     facts = {"current": "generations/0004"}
-    for name, value in {"modulepath": f"{folder}/modules", "module": "yes", "lmod_rc": f"{folder}/lmodrc.lua"}.items():
+    for name, value in {"modulepath": f"{folder}/modules", "module": "yes"}.items():
         facts[f"ctx.sbatch-bash.user.{name}"] = value
     made = hand_made({"c1": facts}, way="slurm", asked=((named("sbatch-bash"), "user", "slurm"),))
     return replace(made, published=some_published(4, {}, kept))
 
 
 def test_shell_that_follows_the_link_current_is_an_error() -> None:
-    facts = {"modulepath": "/sw/current/modules", "module": "yes", "lmod_rc": "/sw/generations/current/lmodrc.lua"}
+    facts = {"modulepath": "/sw/current/modules", "module": "yes"}
     asked = ((named("bash-login"), "user", "ssh"),)
     made = hand_made({"c1": {f"ctx.bash-login.user.{name}": value for name, value in facts.items()}}, asked=asked)
     assert [
         line for line in told(contexts, replace(made, published=some_published(4, {}, (4,)))) if "error" in line
     ] == [
         (
-            "error c1: bash-login (alice): MODULEPATH has /sw/current/modules: each publish changes the modules of a "
-            "running shell | generation 4 | `envmgr node-setup --apply --nodes c1`"
+            "error c1: bash-login (alice): MODULEPATH has /sw/current | generation 4 | "
+            "`envmgr node-setup --apply --nodes c1`"
         )
     ]
 
@@ -253,72 +252,5 @@ def test_job_that_inherited_a_generation_that_is_gone_is_an_error() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("export", "heal", "hint"),
-    [
-        (
-            "NONE",
-            None,
-            "`slurm: {heal_export: true}` in site.yaml, then `envmgr node-setup --apply --nodes c1`, and TaskProlog in slurm.conf; false leaves it so, and ends this note",
-        ),
-        ("HOME", True, "TaskProlog in slurm.conf, which unsets it, and `envmgr node-setup --apply --nodes c1`"),
-        ("NONE", False, ""),
-        ("ALL,X=1", None, ""),
-        ("", None, ""),
-    ],
-)
-def test_job_whose_srun_passes_nothing_on_is_a_note(export: str, heal: bool | None, hint: str) -> None:
-    made = job_with_generation(4, kept=(4,))
-    (group,) = made.ways["slurm"].groups
-    facts = {**group.facts, "ctx.sbatch-bash.user.export": export}
-    fleet = replace(made.ways["slurm"], groups=(replace(group, facts=facts),))
-    site = made.site.model_copy(update={"slurm": SlurmSettings(heal_export=heal)})
-    found = f"SLURM_EXPORT_ENV={export}: srun in such a job starts tasks without what modules set"
-    expected = [f"note c1: sbatch-bash (alice): {found} | tasks with the job's environment | {hint}"] if hint else []
-    assert told(contexts, replace(made, site=site, ways={"slurm": fleet})) == expected
-
-
-def test_sh_job_that_nothing_tells_what_to_write_is_a_note() -> None:
-    made = job_with_generation(4, kept=(4,))
-    (group,) = made.ways["slurm"].groups
-    facts = {**group.facts, "ctx.sbatch-bash.user.bare": "nothing"}
-    fleet = replace(made.ways["slurm"], groups=(replace(group, facts=facts),))
-    assert told(contexts, replace(made, ways={"slurm": fleet})) == [
-        (
-            "note c1: sbatch-bash (alice): a `#!/bin/sh` job that calls `module` gets `not found` | what to write instead, by the "
-            "program `module` of node-setup | TaskProlog in slurm.conf, and `envmgr node-setup --apply --nodes c1`"
-        )
-    ]
-
-
 def test_job_with_the_published_generation_is_well() -> None:
     assert told(contexts, job_with_generation(4, kept=(3, 4))) == []
-
-
-def with_avail_extensions(value: str) -> Evidence:
-    """A login shell in which LMOD_AVAIL_EXTENSIONS is not set, and what Lmod then tells of it."""
-    facts = {
-        "modulepath": "/sw/generations/0004/modules",
-        "module": "yes",
-        "lmod_rc": "/sw/generations/0004/lmodrc.lua",
-    }
-    facts |= {"avail_extensions": value}
-    answers = {"current": "generations/0004"} | {f"ctx.bash-login.user.{name}": text for name, text in facts.items()}
-    made = hand_made({"c1": answers}, asked=((named("bash-login"), "user", "ssh"),))
-    return replace(made, published=some_published(4, {}))
-
-
-def test_context_in_which_avail_lists_all_packages_is_a_note() -> None:
-    """As on nodes whose node-setup is older than this envmgr."""
-    assert [text for text in told(contexts, with_avail_extensions("yes")) if "root: not looked at" not in text] == [
-        (
-            "note c1: bash-login (alice): `module avail` also lists each package of each entry: LMOD_AVAIL_EXTENSIONS is "
-            "not set | LMOD_AVAIL_EXTENSIONS=no, or a value of the user's or the site's own | "
-            "`envmgr node-setup --apply --nodes c1`"
-        )
-    ]
-
-
-@pytest.mark.parametrize("value", ["no", ""], ids=["Lmod hides them itself", "Lmod is too old to tell"])
-def test_context_in_which_avail_lists_entries_alone_is_well(value: str) -> None:
-    assert [text for text in told(contexts, with_avail_extensions(value)) if "root: not looked at" not in text] == []

@@ -71,9 +71,13 @@ def modes(machine: Path) -> dict[str, int]:
 
 # Each check that a path of a node reaches, with the facts that bring it.
 FACTS: dict[Check, Callable[[str], Mapping[str, str]]] = {
-    mount: lambda path: {"mount.user_stopped": f"{path} 700 root:root", "mount.user_writes": path},
+    mount: lambda path: {"mount.user_stopped": f"700 root:root {path}", "mount.user_writes": path},
     signature: lambda path: {"signature.open": f"644 {path}"},
-    software: lambda path: {"software.bad.hello/1.0": f"{path}: Permission denied", "software.seen": "1"},
+    software: lambda path: {
+        "software.bad.hello/1.0": f"{path}: Permission denied",
+        "software.stopped.hello/1.0": f"700 root:root {path}",
+        "software.seen": "1",
+    },
 }
 
 
@@ -165,7 +169,7 @@ def test_link_of_the_build_user_opens_nothing(tmp_path: Path) -> None:
         there.own(f"home/rsw/sw/store/{name}", RSW)
     before = there.seen()
     paths = [f"/home/rsw/sw/store/{name}" for name in ("a-1", "b-1")]
-    hint = open_steps(where, ["/etc/envmgr", *paths], whom="users", installs=paths).text
+    hint = open_steps(where, ["/etc/envmgr", *paths], installs=paths).text
     assert (
         hint
         == "on the node: `runuser -u rsw -- chmod a+rX /home/rsw/sw/store/a-1 /home/rsw/sw/store/b-1; chmod a+rX /etc/envmgr`"
@@ -195,8 +199,7 @@ def test_no_other_code_writes_a_chown_into_a_hint() -> None:
 def test_only_envmgrs_own_public_files_are_opened() -> None:
     where = site()
     assert (
-        open_steps(where, ["/etc/envmgr/node/settings"], whom="users").text
-        == "on the node: `chmod a+rX /etc/envmgr/node/settings`"
+        open_steps(where, ["/etc/envmgr/node/settings"]).text == "on the node: `chmod a+rX /etc/envmgr/node/settings`"
     )
     assert opening([HOME, "/etc/envmgr"], public_paths(where)) == "chmod a+rX /etc/envmgr/node /etc/envmgr"
     for path in (
@@ -210,7 +213,7 @@ def test_only_envmgrs_own_public_files_are_opened() -> None:
     ):
         assert opening([path], public_paths(where, [path])) == "", path
         assert opening([HOME, path], public_paths(where)) == "", path
-        assert "chmod" not in open_steps(where, [path], whom="users").text
+        assert "chmod" not in open_steps(where, [path]).text
 
 
 def test_configured_key_is_none_of_them_wherever_it_lies() -> None:
@@ -221,7 +224,7 @@ def test_configured_key_is_none_of_them_wherever_it_lies() -> None:
 def test_site_that_keeps_others_out_opens_for_its_group_alone() -> None:
     where = site(policies={"umask": "027"})
     assert (
-        open_steps(where, ["/sw/store/a-1"], whom="users", installs=["/sw/store/a-1"]).text
+        open_steps(where, ["/sw/store/a-1"], installs=["/sw/store/a-1"]).text
         == "on the node: `chmod g+rX /sw/store/a-1`"
     )
 

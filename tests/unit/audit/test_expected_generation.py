@@ -1,4 +1,4 @@
-"""What an audit expects of entries: a publish records it, and manifests are read with `--deep` only."""
+"""What an audit expects of entries: a publish records it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from envmgr.audit.ask.expected_generation import read_published, with_published
-from envmgr.audit.plan import AuditPlan, AuditRequest, ExpectedInstall
+from envmgr.audit.plan import AuditPlan, ExpectedInstall
 from envmgr.catalog.site import Site, load_site
 from envmgr.modules.lmod import find_lmod
 from envmgr.modules.spec import EnvOp, ModuleSpec, Outside
@@ -63,36 +63,17 @@ def published(site: Site, *installs: Install, fresh: bool = False, **more: objec
     ).number  # fmt: skip
 
 
-def plan(site: Site, *, deep: bool = False) -> AuditPlan:
+def plan(site: Site) -> AuditPlan:
     current = read_published(Prefix(site.prefix), Runner(), HANGS)
     assert current is not None
-    return with_published(audit_plan(site, request=AuditRequest(deep=deep)), current, Runner(), HANGS)
+    return with_published(audit_plan(site), current)
 
 
-def test_only_a_deep_audit_reads_manifests(site: Site) -> None:
-    install = install_of(site, "bin/a", "bin/tool", *(f"share/{n}" for n in range(40)))
+def test_what_a_publish_recorded_is_expected_and_no_manifest_is_read(site: Site) -> None:
+    install = install_of(site, "bin/a", "bin/tool")
     published(site, install)
-    before, deep = plan(site), plan(site, deep=True)
-    expected = ExpectedInstall("tool/1", str(install.path), "bin/tool", "bin/tool")
-    assert before.installs == (expected,)
-    sums = dict(deep.installs[0].sums or {})
-    assert len(sums) == 24
-    rows = {row[0]: row[4] for row in json.loads(install.manifest.read_text())["paths"]}
-    assert sums.items() <= rows.items()
     install.manifest.unlink()
-    assert plan(site) == before
-    assert plan(site, deep=True).installs == (expected,)
-
-
-def test_deep_audit_passes_over_rows_that_cannot_be_used(site: Site) -> None:
-    install = install_of(site, "bin/tool", "share/a\\b")  # sha256sum would write that name in its own way
-    published(site, install)
-    install.manifest.chmod(0o644)
-    text = install.manifest.read_text()
-    install.manifest.write_text(
-        text.replace('["bin/tool"', '["bin/a", "file", "no", "x"]\n["bin/b", "file", 1]\n["bin/tool"')
-    )
-    assert list(plan(site, deep=True).installs[0].sums or ()) == ["bin/tool"]
+    assert plan(site).installs == (ExpectedInstall("tool/1", str(install.path), "bin/tool", "bin/tool"),)
 
 
 def test_later_publish_keeps_what_is_expected_until_the_install_is_made_again(site: Site) -> None:
@@ -122,5 +103,4 @@ def test_what_was_not_recorded_is_recorded_by_the_next_publish(site: Site) -> No
 def test_tree_that_is_not_ours_is_expected_at_its_own_place(site: Site) -> None:
     tree = Outside(path="/opt/t", roots=("/opt/t",), how="full", shape=SHA, program="bin/t", file="bin/t")
     published(site, install_of(site, "outside.json"), outside=tree)
-    for deep in (False, True):
-        assert plan(site, deep=deep).installs == (ExpectedInstall("tool/1", "/opt/t", "bin/t", "bin/t", outside=True),)
+    assert plan(site).installs == (ExpectedInstall("tool/1", "/opt/t", "bin/t", "bin/t", outside=True),)

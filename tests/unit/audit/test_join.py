@@ -235,6 +235,28 @@ def test_login_node_that_has_no_room_is_told_so_though_it_has_no_like_node() -> 
     ]
 
 
+@pytest.mark.parametrize(
+    ("kind", "usual", "odd", "hint"),
+    [
+        ("file", r"/dev/ptmx\t- 666 root:tty", r"/dev/ptmx\t- 600 root:tty", "chmod 666 /dev/ptmx"),
+        (
+            "mount",
+            r"/dev/pts\tdevpts devpts rw,noexec mode=620,ptmxmode=666",
+            r"/dev/pts\tdevpts devpts rw,noexec mode=620,ptmxmode=000",
+            None,
+        ),
+        ("mount", r"/dev/pts\tdevpts devpts rw", "", None),
+    ],
+)
+def test_shell_that_gets_no_terminal_is_explained_by_its_device_or_mount(
+    kind: str, usual: str, odd: str, hint: str | None
+) -> None:
+    words = "cannot be probed: exit status 1: script: failed to create pseudo-terminal: Permission denied"
+    (told,) = judged({f"inventory.{kind}": odd}, harm(words), usual={f"inventory.{kind}": usual})
+    assert told.startswith(f"error c2: {usual[: usual.index(chr(92))]}: ")
+    assert hint is None or f"| on the node: `{hint}`" in told
+
+
 def test_folder_whose_digest_differs_is_looked_into() -> None:
     lines = r"/usr/lib/x/libacl.so.1.1\tprog {} root:root 9"
     told = judged(

@@ -98,7 +98,7 @@ def test_space_of_a_node_whose_prefix_does_not_answer_is_not_looked_at() -> None
 
 def test_node_is_slow_by_what_the_others_need() -> None:
     def slow(*times: int) -> list[str]:
-        own = {f"c{n}": {"gate_ms": str(ms)} for n, ms in enumerate(times, 1)}
+        own = {f"c{n}": {"mount.read_ms": str(ms)} for n, ms in enumerate(times, 1)}
         said = told(mount, evidence({node: {"mount.source": "fs1:/sw", "mount.type": "nfs"} for node in own}, own=own))
         return [line.partition(": ")[0] for line in said]
 

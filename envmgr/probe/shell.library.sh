@@ -73,10 +73,10 @@ with_limit() {
     (
       ("$@") >"$limit_file" 2>"$limit_file.err"
       echo $? >"$limit_file.rc"
-      kill "$limit_sleep"
+      kill -KILL "$limit_sleep" # start-up files may ignore TERM
     ) &
     wait "$limit_sleep"
-    [ -s "$limit_file.rc" ] || kill $!
+    [ -s "$limit_file.rc" ] || kill -KILL $!
   ) </dev/null >/dev/null 2>&1 &
   wait $! # which a signal ends
   read -r limit_status <"$limit_file.rc" || limit_status=124

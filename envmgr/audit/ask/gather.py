@@ -17,7 +17,6 @@ from envmgr.audit.ask.as_users import ask_as_users
 from envmgr.audit.ask.ask_nodes import Asker, log_part, nodes_to_ask, read_logs, where_nothing_hangs
 from envmgr.audit.ask.expected_generation import read_published, with_published
 from envmgr.audit.ask.gpu_jobs import ask_gpu_jobs
-from envmgr.audit.ask.peer_addresses import peers_here
 from envmgr.audit.ask.submit_hosts import NOBODY, SubmitHosts, both, submit_hosts, this_host
 from envmgr.audit.baseline import Baseline
 from envmgr.audit.controller import Controller
@@ -150,8 +149,6 @@ class _Gathering:
         asker, site, runner = self.asker, self.asker.site, self.asker.runner
         if published is not None:
             plan = with_published(plan, published, runner, asker.left)
-        if self._want("peers"):
-            plan = replace(plan, peers=peers_here(self.nodes, plan.day, runner, asker.left))
         parts = audit_parts(self.checks.values(), plan)
         over_ssh = tuple(c for c in plan.contexts if c.way == "ssh")
         in_jobs = tuple(c for c in plan.contexts if c.way == "slurm")

@@ -78,7 +78,8 @@ with_limit() {
     wait "$limit_sleep"
     [ -s "$limit_file.rc" ] || kill -KILL $!
   ) </dev/null >/dev/null 2>&1 &
-  wait $! # which a signal ends
+  limit_child=$!
+  while kill -0 "$limit_child" 2>/dev/null; do wait "$limit_child"; done # a signal ends a wait
   read -r limit_status <"$limit_file.rc" || limit_status=124
   return "$limit_status"
 }

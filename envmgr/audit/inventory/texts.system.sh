@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # The inventory of the node itself. What may hang (a server, a directory service) is left behind with all that comes after it. No folder of a server is
 # entered. Of a file that others cannot read the answer has only a digest that is good for this audit, of a private key not even that.
-: "${user?}" "${build_user?}" "${inventory_salt?}" "${inventory_seconds?}" "${inventory_path?}" "${inventory_named?}"
+: "${user?}" "${build_user?}" "${inventory_salt?}" "${inventory_seconds?}" "${inventory_path?}" "${inventory_named?}" "${inventory_limit?}"
 
 # Start-up files of root; those of the user are looked at in the user's shell.
 inventory_dots='.bashrc .bash_profile .bash_login .bash_logout .profile .cshrc .tcshrc .login .zshenv .zprofile .zshrc .zlogin .modulerc .lmodrc.lua'
@@ -220,16 +220,10 @@ inventory_daemons() {
       printf 'daemon\t%s\tdoes not run\n' "$inventory_name"
     fi
   done
-  [ $# = 0 ] || awk '
+  [ $# = 0 ] || awk "$inventory_limit"'
     BEGIN { getline online <"/sys/devices/system/cpu/online" }
     /^Cpus_allowed_list:/ { print "daemon\t" name "\047s cores\tare " ($2 == online ? "all" : $2) }
-    /^Max / {
-      key = tolower(substr($0, 5, 21))
-      sub(/ +$/, "", key)
-      split(substr($0, 27), word, " ")
-      for (i = 1; i < 3; i++) if (key ~ /processes|pending/ && (word[i] == "unlimited" || word[i] > 4096)) word[i] = "enough" # by the kernel
-      print "limit\t" name " " key "\t" word[1] " " word[2]
-    }' "$@"
+    /^Max / { print "limit\t" name " " limit($0) }' "$@"
 }
 
 # shellcheck disable=SC2016 # awk's

@@ -19,6 +19,18 @@ inventory_named='
   }
 '
 
+# For awk: KEY<TAB>SOFT HARD of a line of /proc/PID/limits; of what the kernel derives from memory only whether it is enough.
+# shellcheck disable=SC2016,SC2034
+inventory_limit='
+  function limit(line,  key, word, i) {
+    key = tolower(substr(line, 5, 21))
+    sub(/ +$/, "", key)
+    split(substr(line, 27), word, " ")
+    for (i = 1; i < 3; i++) if (key ~ /processes|pending/ && (word[i] == "unlimited" || word[i] > 4096)) word[i] = "enough"
+    return key "\t" word[1] " " word[2]
+  }
+'
+
 # shellcheck disable=SC2016 # awk's
 inventory_tell() (
   PATH=$inventory_path

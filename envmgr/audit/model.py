@@ -211,7 +211,7 @@ Rows = Iterator[Found]
 ProbeTexts = Mapping[ProbeStage, str]
 """Stage -> the shell text that asks there."""
 Probe = Callable[[AuditPlan], ProbeTexts]
-Want = Literal["peers", "slurm", "published", "modules"]
+Want = Literal["slurm", "published", "modules"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,8 +228,7 @@ class Check:
     `evidence.gpu_jobs`. `submit_probe` is asked in one job that is submitted as users do (`evidence.as_users`). `explained` names nodes on
     which modules cannot work at all, for a reason that this check reports: checks that want `modules` report nothing about them.
 
-    `wants` lists what the check needs. `peers` are read into the plan, and `slurm` into the evidence,
-    only for a check that wants them. With `published`, it has nothing to look at if nothing is published. With
+    `wants` lists what the check needs. `slurm` is read into the evidence only for a check that wants it. With `published`, it has nothing to look at if nothing is published. With
     `modules`, its findings follow from a missing Lmod or an unreachable prefix. `loads` means that it loads modules in
     each context, or looks at what was loaded, and so runs after checks of what a shell inherits.
     """

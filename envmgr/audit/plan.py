@@ -89,9 +89,8 @@ class AuditPlan(ProbePlan):
     """The plan of an audit's probe. `number` is the published generation's; None if none is known.
 
     `samples` are the entries that the audit looks at closely. `loads` maps each of them to the environment that loading
-    it gives here, and `roots` maps it to its install's folder. `installs` are those of all published entries. `peers`
-    maps names of nodes (of many nodes, a part) to their addresses on this host. `day` is a number that draws the
-    samples, so that tomorrow's differ. `outside` is as in the published generation. `salt` is for digests of what nobody
+    it gives here, and `roots` maps it to its install's folder. `installs` are those of all published entries.
+    `day` is a number that draws the samples, so that tomorrow's differ. `outside` is as in the published generation. `salt` is for digests of what nobody
     may read: those of two audits cannot be compared. Many nodes tell what they have `by_digest`, and few of them the rest.
     """
 
@@ -103,7 +102,6 @@ class AuditPlan(ProbePlan):
     roots: Mapping[str, str] = field(default_factory=dict)
     installs: tuple[ExpectedInstall, ...] = ()
     outside: Mapping[str, Outside] = field(default_factory=dict)
-    peers: Mapping[str, str] = field(default_factory=dict)
     day: int = 0
     salt: str = ""
     by_digest: bool = False

@@ -26,8 +26,9 @@ start() {
     esac
     # shellcheck disable=SC2086 # no word, or one
     ulimit $soft -f 16384
-    (cd / && "$@") >"$tmp/$job.out" 2>"$tmp/$job.err"
+    (cd / && "$@") >"$tmp/$job.out" 2>"$tmp/$job.err" 3>&-
     echo $? >"$tmp/$job.rc"
+    echo >&3
   ) <"${start_input:-/dev/null}" >/dev/null 2>&1 &
 }
 
@@ -79,15 +80,17 @@ at_pty() {
 
 # join SECONDS NAME…: wait for some.
 join() {
-  # shellcheck disable=SC2034 # doze's
-  limit_left=$(($1 * 100)) limit_nap=0
+  join_seconds=$1
   shift
-  for job in "$@"; do
-    until [ -s "$tmp/$job.rc" ] || [ "$limit_left" -le 0 ]; do doze 10; done
+  with_limit "$join_seconds" "$tmp/joined" ended "$@"
+}
+ended() {
+  for job; do
+    until [ -s "$tmp/$job.rc" ]; do read -r _ <&3; done
   done
 }
 
-# tell PREFIX NAME MARK KEYS: its facts, those that begin with the regex KEYS.
+# tell PREFIX NAME MARK KEYS: its facts, those that begin with the regex KEYS; and of a context, the first line that start-up files print.
 tell() {
   end=${1:-$2.}end
   if [ ! -s "$tmp/$2.rc" ]; then
@@ -96,20 +99,23 @@ tell() {
   fi
   read -r rc <"$tmp/$2.rc"
   if [ "$rc" = skipped ]; then return; fi
-  sed -n -E -e "/^@$3done=/d" -e "s/^@$3(~?)(${4:-.})/@\1$1\2/p" "$tmp/$2.out"
+  LC_ALL=C awk -v key="$1" -v mark="@$3" -v keys="^~?${4:-.}" -v noise="$tmp/noise" '
+    index($0, mark) != 1 { if (NF && key != "" && !noises++) print substr($0, 1, 200) >noise; next }
+    { $0 = substr($0, length(mark) + 1) }
+    $0 == "done=yes" { done = 1; next }
+    $0 ~ keys { own = sub(/^~/, ""); print "@" (own ? "~" : "") key $0 }
+    END { exit !done }' "$tmp/$2.out"
+  done=$?
+  if [ -s "$tmp/noise" ]; then
+    put "$1noise" "$(nameless <"$tmp/noise" | cut -c1-100)"
+    rm "$tmp/noise"
+  fi
   if [ "$rc" = 153 ]; then
     put "$end" "its start-up files print more than 8 MB"
   elif [ "$rc" != 0 ]; then
     said=$(tail -n 1 "$tmp/$2.err" 2>/dev/null | cut -c1-200)
     put "$end" "exit status $rc${said:+: $said}"
-  elif ! grep -q "^@$3done=yes" "$tmp/$2.out"; then
+  elif [ "$done" != 0 ]; then
     put "$end" "the shell ended before the probe in it: \`exit\` or \`exec\` in a start-up file?"
   fi
-}
-
-# noise PREFIX NAME: what a user's start-up files print.
-noise() {
-  grep -q -v -e "^@${secret?}" -e "^$" "$tmp/$2.out" 2>/dev/null || return 0 # nothing, as nearly always
-  noise=$(grep -v -e "^@${secret?}" -e "^$" "$tmp/$2.out" 2>/dev/null | head -n 1 | nameless | cut -c1-100)
-  [ -z "$noise" ] || put "$1noise" "$noise"
 }

@@ -61,35 +61,27 @@ as() {
 
 # with_limit SECONDS FILE COMMAND…: a command that may hang for good (a sick driver, a directory service that is gone). Its
 # stdout in FILE, its stderr in FILE.err; its status, or 124 when it was left behind. What hangs in the kernel cannot be
-# killed, and `timeout` and `wait` hang with it. FILE is made from "$0", the stage's own file.
+# killed, and `timeout` hangs with it: what is waited for is a sleep, which the command's end kills. FILE is made from "$0", the stage's own file.
 with_limit() {
-  limit_left=$(($1 * 100))
+  limit_seconds=$1
   limit_file=$2
   shift 2
   : >"$limit_file.rc"
   (
-    ("$@") >"$limit_file" 2>"$limit_file.err"
-    echo $? >"$limit_file.rc"
+    exec sleep "$limit_seconds" &
+    limit_sleep=$!
+    (
+      ("$@") >"$limit_file" 2>"$limit_file.err"
+      echo $? >"$limit_file.rc"
+      kill -KILL "$limit_sleep" # start-up files may ignore TERM
+    ) &
+    wait "$limit_sleep"
+    [ -s "$limit_file.rc" ] || kill -KILL $!
   ) </dev/null >/dev/null 2>&1 &
   limit_child=$!
-  limit_nap=0
-  until [ -s "$limit_file.rc" ]; do
-    if [ "$limit_left" -le 0 ]; then
-      kill "$limit_child" 2>/dev/null
-      return 124
-    fi
-    doze 20
-  done
-  read -r limit_status <"$limit_file.rc"
+  while kill -0 "$limit_child" 2>/dev/null; do wait "$limit_child"; done # a signal ends a wait
+  read -r limit_status <"$limit_file.rc" || limit_status=124
   return "$limit_status"
-}
-
-# doze MOST: a quarter longer than the last time, in hundredths of a second: each time is a process.
-doze() {
-  limit_nap=$((limit_nap + 1 + limit_nap / 4))
-  [ "$limit_nap" -le "$1" ] || limit_nap=$1
-  sleep "0.$((limit_nap / 10))$((limit_nap % 10))"
-  limit_left=$((limit_left - limit_nap))
 }
 
 # look_as_user PART SECONDS TEXT ARGUMENT...: the lines `@PART.` that a script prints as the ordinary user; no on a node that has no such user.

@@ -43,12 +43,12 @@ def join_probes(parts: Iterable[ProbePart], plan: ProbePlan, *, stages: Sequence
     if texts["login"]:
         jobs.append("login")
         starting.append(_if_known("user", "login", "login.", f'start login {_login(plan)} "$tmp/login.sh"\n', plan))
-        telling.append(f"tell '' login \"$secret\" '({'|'.join(sorted(of_login))})\\.'\n")
+        telling.append(f"tell '' login \"$secret\" '({'|'.join(sorted(of_login))})[.]'\n")
     for number, (context, account) in enumerate(_pairs(plan) if texts["context"] else ()):
         jobs.append(f"c{number}")
         starting.append(_start(jobs[-1], context, account, plan))
         key = context_key(context, account)
-        telling.append(f'tell {key} {jobs[-1]} "$secret"\nnoise {key} {jobs[-1]}\n')
+        telling.append(f'tell {key} {jobs[-1]} "$secret"\n')
     return "".join(
         [
             assign(mark="", limit=plan.seconds, gate_seconds=GATE_SECONDS),

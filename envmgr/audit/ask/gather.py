@@ -17,7 +17,6 @@ from envmgr.audit.ask.as_users import ask_as_users
 from envmgr.audit.ask.ask_nodes import Asker, log_part, nodes_to_ask, where_nothing_hangs
 from envmgr.audit.ask.expected_generation import read_published, with_published
 from envmgr.audit.ask.gpu_jobs import ask_gpu_jobs
-from envmgr.audit.ask.peer_addresses import peers_here
 from envmgr.audit.ask.submit_hosts import SubmitHosts, submit_hosts, this_host
 from envmgr.audit.baseline import Baseline
 from envmgr.audit.controller import Controller, SlurmView
@@ -107,8 +106,6 @@ def gather(
     if published is not None:
         plan = with_published(plan, published)
     wanted = {want for check in checks.values() for want in check.wants}
-    if "peers" in wanted:
-        plan = replace(plan, peers=peers_here(nodes, plan.day, runner, asker.left))
     evidence = _Gathering(asker, checks, nodes, hosts, ways, lmod).evidence(plan, published, controller)
     here = Controller(runner, sets, jobs="slurm" in ways, end=end)
     slurm = here.slurm() if "slurm" in wanted else SlurmView()

@@ -11,4 +11,4 @@ from __future__ import annotations
 from envmgr.audit.inventory.texts import inventory_texts
 from envmgr.audit.model import Check
 
-CHECK = Check(probe=inventory_texts, wants=frozenset({"peers", "slurm"}))
+CHECK = Check(probe=inventory_texts, wants=frozenset({"slurm"}))

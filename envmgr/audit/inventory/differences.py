@@ -27,7 +27,7 @@ _ABSENT = "\0"  # stands for what is not there, among values
 _GOT = ("module", "modfile", "modpath")
 _OF_ALL = (*_GOT, "file", "link")
 # What is never compared with other kinds of nodes.
-_OF_KIND = ("daemon", "limit", "name", "pkg", "service", "slurm", "sys", "sysctl")
+_OF_KIND = ("daemon", "limit", "pkg", "service", "slurm", "sys", "sysctl")
 _BACKUP = re.compile(r"(\.(bak|bk|orig|old|save|rpm(save|new|orig)|dpkg-\w+|sw[op])|~)$")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from envmgr.audit.ask.peer_addresses import peers_text
 from envmgr.audit.inventory.alike_rows import ROWS
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import shared
@@ -22,23 +21,19 @@ def inventory_texts(plan: AuditPlan) -> dict[ProbeStage, str]:
     """
     given = _given(plan, whole=ROWS if plan.by_digest else ())
     shells = _given(plan) + script_text(__file__, "home.sh") + script_text(__file__, "shell.sh")
-    return {"node": given + _of_node(plan), "context": shells, "login": given + _of_modules(plan)}
+    return {"node": given + script_text(__file__, "system.sh"), "context": shells, "login": given + _of_modules(plan)}
 
 
 def kinds_part(kinds: Iterable[str], plan: AuditPlan) -> ProbePart:
     """Return the question for all of these kinds, with their digests."""
     given = _given(plan, only=kinds)
-    return ProbePart("inventory", {"node": given + _of_node(plan), "login": given + _of_modules(plan)})
+    return ProbePart("inventory", {"node": given + script_text(__file__, "system.sh"), "login": given + _of_modules(plan)})
 
 
 def _given(plan: AuditPlan, *, whole: Iterable[str] = (), only: Iterable[str] = ()) -> str:
     told = {"inventory_whole": " ".join(sorted(whole)) or "all", "inventory_only": " ".join(sorted(only)) or "all"}
     given = assign(inventory_salt=plan.salt, inventory_seconds=max(_LEAST, plan.seconds // 2), **told)
     return given + script_text(__file__, "tell.sh")
-
-
-def _of_node(plan: AuditPlan) -> str:
-    return peers_text(plan.peers) + script_text(__file__, "system.sh")
 
 
 def _of_modules(plan: AuditPlan) -> str:

@@ -2,13 +2,10 @@
 # The inventory of this very shell: `shell_flags`, `shell_ifs` and `path_brought` are as the start-up files left them. What a look at a folder may keep
 # waiting is left behind. It starts few processes: every shell pays for them.
 # Behind texts.home.sh.
-: "${shell_flags?}" "${shell_ifs?}" "${user?}" "${room?}" "${inventory_salt?}" "${inventory_seconds?}" "${inventory_path?}"
+: "${shell_flags?}" "${shell_ifs?}" "${user?}" "${room?}" "${inventory_salt?}" "${inventory_seconds?}" "${inventory_path?}" "${inventory_limit?}"
 
 inventory_programs='awk bash cat cc chmod cp curl env find g++ gcc gfortran git grep hostname java ls make mkdir mpicc mpirun nvcc nvidia-smi perl pip pip3
   ps python python3 R rm rsync sbatch scontrol sed sh sort srun ssh tar tr'
-
-# inventory_env: what is exported, one variable a line.
-inventory_env() { /usr/bin/env -0 2>/dev/null | command tr '\n\0' ' \n'; }
 
 # inventory_state FOLDER: what this account finds there.
 inventory_state() {
@@ -38,9 +35,8 @@ inventory_paths() {
   inventory_found=
   for inventory_name in $inventory_programs; do
     for inventory_folder; do
-      case $inventory_folder in /*) ;; *) continue ;; esac
       if [ -x "$inventory_folder/$inventory_name" ] && [ ! -d "$inventory_folder/$inventory_name" ]; then
-        inventory_found=$inventory_found${inventory_found:+$inventory_line}$inventory_folder/$inventory_name
+        inventory_found=$inventory_found$inventory_line$inventory_folder/$inventory_name
         break
       fi
     done
@@ -61,18 +57,9 @@ inventory_paths() {
   done
   IFS=$inventory_usual
   echo "looked	moddir"
-  for inventory_folder in /tmp /var/tmp /dev/shm; do
-    printf 'folder\t%s\t' "$inventory_folder"
-    inventory_state "$inventory_folder"
-  done
-  inventory_env | while IFS='=' read -r inventory_name inventory_folder; do
+  for inventory_folder in /tmp /var/tmp /dev/shm; do printf 'folder\t%s\t' "$inventory_folder" && inventory_state "$inventory_folder"; done
+  printf '%s\n' "$inventory_exported" | while IFS='=' read -r inventory_name inventory_folder; do
     case $inventory_name in
-      CC | CXX | FC | F77 | F90 | MPICC | MPICXX | NVCC)
-        PATH=$inventory_brought
-        command -v "${inventory_folder%% *}" >/dev/null || printf 'folder\t%s\t%s missing\n' "$inventory_name" "$inventory_folder"
-        PATH=$inventory_path
-        continue
-        ;;
       TZ) # a file, or a rule such as CET-1CEST
         case ${inventory_folder#:} in '' | UTC | GMT | *[0-9]*) ;; /*) [ -r "${inventory_folder#:}" ] ;; *) [ -r "/usr/share/zoneinfo/${inventory_folder#:}" ] ;; esac ||
           printf 'folder\tTZ\t%s missing\n' "$inventory_folder"
@@ -83,16 +70,12 @@ inventory_paths() {
       *[!A-Z0-9_]* | [!A-Z]* | *TOKEN* | *SECRET* | *PASS* | *KEY* | *CRED* | *PWD | SHELL | LMOD* | MODULE* | SLURM* | ENVMGR* | MAIL | HISTFILE) continue ;;
     esac
     case $inventory_folder in
-      *:*) ;;
-      /*)
-        printf 'folder\t%s\t%s ' "$inventory_name" "$inventory_folder"
-        inventory_state "$inventory_folder"
-        ;;
+      *:* | *' '*) ;;
+      /*) printf 'folder\t%s\t%s ' "$inventory_name" "$inventory_folder" && inventory_state "$inventory_folder" ;;
     esac
   done
   echo "looked	folder"
-  [ -n "$inventory_login" ] || return 0
-  inventory_home
+  [ -z "$inventory_login" ] || inventory_home
 }
 
 # inventory_avail: what `module avail` lists, by folder.
@@ -146,6 +129,8 @@ inventory_look() (
   inventory_file=$room/inventory.$$
   inventory_brought=${path_brought-$PATH}
   PATH=$inventory_path
+  # What is exported, one variable a line.
+  inventory_exported=$(/usr/bin/env -0 2>/dev/null | command tr '\n\0' ' \n')
   with_limit "$inventory_seconds" "$inventory_file" inventory_paths
   if [ -n "$inventory_login" ] && command -v module >/dev/null && with_limit "$inventory_seconds" "$inventory_file.avail" inventory_avail; then inventory_listed=yes; fi
   {
@@ -157,8 +142,7 @@ inventory_look() (
     inventory_functions 2>/dev/null
     printf '\002state\n'
     inventory_state_left
-    printf '\002env\n'
-    inventory_env
+    printf '\002env\n%s\n' "$inventory_exported"
     if [ -n "$inventory_listed" ]; then
       printf '\002avail\n'
       command cat "$inventory_file.avail"
@@ -168,7 +152,7 @@ inventory_look() (
     # shellcheck disable=SC3028 # empty, but in bash
     inventory_flags=$shell_flags inventory_options=${BASHOPTS-} inventory_ifs=$shell_ifs
     export inventory_flags inventory_options inventory_ifs inventory_brought inventory_salt inventory_file
-    LC_ALL=C command awk -F '\t' -v job="${job-}" '
+    LC_ALL=C command awk -F '\t' -v job="${job-}" "$inventory_limit"'
       # Of a value that is nobody else'"'"'s there is only a digest, good for this audit; see END.
       function private(kind, key, value) {
         if (++hidden > 40) return
@@ -251,13 +235,7 @@ inventory_look() (
         gsub(/\n/, "\\n", ifs)
         print "ifs\tIFS\t" ifs
         # What the probe limits itself, and what the kernel derives from memory, are passed over.
-        while ((getline line <"/proc/self/limits") > 0) {
-          key = tolower(substr(line, 5, 21))
-          sub(/ +$/, "", key)
-          split(substr(line, 27), word, " ")
-          if (key == "processes") for (i = 1; i < 3; i++) if (word[i] == "unlimited" || word[i] > 4096) word[i] = "enough"
-          if (line ~ /^Max / && key !~ /file size|pending/) print "ulimit\t" key "\t" word[1] " " word[2]
-        }
+        while ((getline line <"/proc/self/limits") > 0) if (line ~ /^Max / && line !~ /^Max (file size|pending)/) print "ulimit\t" limit(line)
         said = ""
         if (foreign != "") ("exec env -u LC_ALL" foreign " locale 2>&1 >/dev/null") | getline said
         print "locale\tsaid\t" said

@@ -1,15 +1,15 @@
 # shellcheck shell=sh
 # The inventory of the node itself. What may hang (a server, a directory service) is left behind with all that comes after it. No folder of a server is
 # entered. Of a file that others cannot read the answer has only a digest that is good for this audit, of a private key not even that.
-: "${user?}" "${build_user?}" "${inventory_salt?}" "${inventory_seconds?}" "${inventory_path?}" "${inventory_named?}" "${names_peers?}"
+: "${user?}" "${build_user?}" "${inventory_salt?}" "${inventory_seconds?}" "${inventory_path?}" "${inventory_named?}" "${inventory_limit?}"
 
 # Start-up files of root; those of the user are looked at in the user's shell.
 inventory_dots='.bashrc .bash_profile .bash_login .bash_logout .profile .cshrc .tcshrc .login .zshenv .zprofile .zshrc .zlogin .modulerc .lmodrc.lua'
-inventory_kernel='kernel/pid_max kernel/threads-max kernel/numa_balancing kernel/unprivileged_userns_clone kernel/yama/ptrace_scope
+inventory_kernel='kernel/pid_max kernel/numa_balancing kernel/unprivileged_userns_clone kernel/yama/ptrace_scope
   kernel/apparmor_restrict_unprivileged_userns kernel/perf_event_paranoid kernel/randomize_va_space kernel/shmmax kernel/shmall kernel/sem
   kernel/keys/maxkeys kernel/keys/maxbytes kernel/core_pattern vm/overcommit_memory vm/overcommit_ratio vm/max_map_count vm/swappiness
-  vm/zone_reclaim_mode vm/nr_hugepages user/max_user_namespaces fs/file-max fs/nr_open fs/aio-max-nr fs/protected_hardlinks fs/protected_regular
-  fs/inotify/max_user_watches net/ipv6/conf/all/disable_ipv6 net/core/rmem_max net/core/wmem_max net/core/somaxconn net/ipv4/ip_local_port_range'
+  vm/zone_reclaim_mode vm/nr_hugepages user/max_user_namespaces fs/nr_open fs/aio-max-nr fs/protected_hardlinks fs/protected_regular
+  net/ipv6/conf/all/disable_ipv6 net/core/rmem_max net/core/wmem_max net/core/somaxconn net/ipv4/ip_local_port_range'
 
 # inventory_mounts: what is mounted where, without what differs by itself. In "$0.far" are the points that a server answers for, in "$0.near" others.
 inventory_mounts() {
@@ -17,11 +17,10 @@ inventory_mounts() {
   : >"$0.near"
   # shellcheck disable=SC2016 # awk's
   awk -v far="$0.far" -v near="$0.near" -v own="${inventory_own%%.*}" '
-    function sorted(text, without,  n, i, j, part, word, all) {
+    function kept(text, without,  n, i, part, all) {
       n = split(text, part, ",")
-      for (i = 2; i <= n; i++) for (j = i; j > 1 && part[j] < part[j - 1]; j--) { word = part[j]; part[j] = part[j - 1]; part[j - 1] = word }
-      for (i = 1; i <= n; i++) if (part[i] !~ without) all = all (all == "" ? "" : ",") part[i]
-      return all
+      for (i = 1; i <= n; i++) if (part[i] !~ without) all = all "," part[i]
+      return substr(all, 2)
     }
     {
       for (i = 7; $i != "-"; i++);
@@ -38,15 +37,14 @@ inventory_mounts() {
       if (source == own) source = "NODE"
       sub(/^\/dev\/loop[0-9]+$/, "/dev/loop", source)
       sub(/^UUID=.*|^\/dev\/disk\/by-.*/, "a disk", source)
-      text = kind " " source ($4 == "/" ? "" : "[" $4 "]") " " sorted($6, "^(no|rel|strict|lazy)a?time$")
-      super = sorted($(i + 3), "^(rw|clientaddr|addr|mountaddr|port|mountport|fd|pgrp|pipe_ino|context|seclabel|lowerdir|upperdir|workdir|size|nr_inodes)(=|$)")
+      text = kind " " source ($4 == "/" ? "" : "[" $4 "]") " " kept($6, "^(no|rel|strict|lazy)a?time$")
+      super = kept($(i + 3), "^(rw|clientaddr|addr|mountaddr|port|mountport|fd|pgrp|pipe_ino|context|seclabel|lowerdir|upperdir|workdir|size|nr_inodes)(=|$)")
       mount[$5] = mount[$5] (mount[$5] == "" ? "" : " + ") text (super == "" ? "" : " " super)
     }
     END { for (point in mount) print "mount\t" point "\t" mount[point] }' /proc/self/mountinfo
-  inventory_far='
-'
-  while IFS= read -r inventory_file; do inventory_far="$inventory_far$inventory_file
-"; done <"$0.far"
+  inventory_far="
+$(cat "$0.far")
+"
 }
 
 # inventory_near FOLDER: whether no server answers for a folder, and no link leads to it. Nothing below the mount point of a server is touched.
@@ -62,29 +60,24 @@ $inventory_above
   done
 }
 
-# inventory_slurm: paths, one a line, of settings of Slurm and of its plugins, and of what slurmd runs around jobs; some are patterns.
+# inventory_slurm: paths, one a line, of Slurm's plugins, and of what slurmd runs around jobs; some are patterns.
 inventory_slurm() {
+  printf '%s\n' '/usr/lib64/slurm/*.so' '/usr/lib/*/slurm*/*.so' '/usr/lib/slurm*/*.so' '/usr/local/lib*/slurm/*.so'
   set --
-  for inventory_folder in /etc/slurm /etc/slurm-llnl /usr/local/etc /run/slurm/conf /var/spool/slurmd/conf-cache /opt/slurm*; do
-    case $inventory_folder in /opt/*) inventory_folder=$inventory_folder/etc ;; esac
+  for inventory_folder in /etc/slurm /etc/slurm-llnl /usr/local/etc /opt/slurm/etc /run/slurm/conf /var/spool/slurmd/conf-cache; do
     inventory_near "$inventory_folder" || continue
     for inventory_file in "$inventory_folder"/slurm.conf "$inventory_folder"/plugstack.conf "$inventory_folder"/plugstack.conf.d/*; do
-      [ ! -f "$inventory_file" ] || [ ! -r "$inventory_file" ] || set -- "$@" "$inventory_file"
+      if [ -r "$inventory_file" ]; then set -- "$@" "$inventory_file"; fi
     done
   done
-  printf '%s\n' "$@" '/usr/lib64/slurm/*.so' '/usr/lib/*/slurm*/*.so' '/usr/lib/slurm*/*.so' '/usr/local/lib*/slurm/*.so'
+  [ $# = 0 ] || printf '%s\n' "$@"
   # shellcheck disable=SC2016 # awk's
   [ $# = 0 ] || awk '
-    BEGIN { FS = "[ \t]*=[ \t]*" }
-    match($0, /^[ \t]*(required|optional)[ \t]+\//) { path = substr($0, RLENGTH); sub(/[ \t].*/, "", path); print path; next }
-    tolower($1) ~ /^[ \t]*((task)?(prolog|epilog)|healthcheckprogram|unkillablestepprogram|rebootprogram|plugindir)$/ {
-      sub(/[ \t]*(#.*)?$/, "", $2)
-      gsub(/"/, "", $2)
-      folder = FILENAME
-      sub(/\/[^\/]*$/, "", folder)
-      is_dir = tolower($1) ~ /plugindir/
-      count = split($2, paths, is_dir ? ":" : ",")
-      for (i = 1; i <= count; i++) print (paths[i] ~ /^\// ? "" : folder "/") paths[i] (is_dir ? "/*.so" : "")
+    tolower($0) ~ /^[ \t]*(required|optional|(task)?(prolog|epilog)|healthcheckprogram|unkillablestepprogram|rebootprogram|plugindir)[ \t=]/ {
+      all = tolower($0) ~ /^[ \t]*plugindir/ ? "/*.so" : ""
+      sub(/#.*/, "")
+      count = split($0, part, /[ \t=,:"]+/)
+      for (i = 2; i <= count; i++) if (part[i] ~ /^\//) print part[i] all
     }' "$@"
 }
 
@@ -92,110 +85,89 @@ inventory_slurm() {
 # shellcheck disable=SC2016 # awk's
 inventory_files() {
   set -- /dev/null /dev/ptmx /tmp /var/tmp /dev/shm /var/spool /var/spool/slurmd
+  if [ -r /root ]; then for inventory_file in $inventory_dots; do set -- "$@" "/root/$inventory_file"; done; fi
   for inventory_folder in '' /opt /usr/local /usr/local/bin /usr/local/sbin /usr/local/lib /usr/local/lib64 /usr/local/include /usr/local/etc; do
-    inventory_near "$inventory_folder" || continue
+    printf '%s/*\n' "$inventory_folder"
+  done >"$0.patterns"
+  inventory_slurm >>"$0.patterns"
+  while IFS= read -r inventory_found; do
+    inventory_folder=${inventory_found%%[*]*}
+    inventory_near "${inventory_folder%/*}" || continue
     # Names only: a look at a mount point of a server might not come back.
-    for inventory_file in "$inventory_folder"/*; do
+    for inventory_file in $inventory_found; do
       case $inventory_far in *"
 $inventory_file
 "*) ;; *) set -- "$@" "$inventory_file" ;; esac
     done
-  done
-  inventory_slurm >"$0.slurm"
-  while IFS= read -r inventory_found; do
-    inventory_folder=${inventory_found%%[*]*}
-    inventory_near "${inventory_folder%/*}" || continue
-    for inventory_file in $inventory_found; do
-      case $inventory_file in /etc/* | *"*"*) ;; *) set -- "$@" "$inventory_file" ;; esac
-    done
-  done <"$0.slurm"
-  if [ -r /root ]; then for inventory_file in $inventory_dots; do set -- "$@" "/root/$inventory_file"; done; fi
+  done <"$0.patterns"
   # Only /etc, which is among them, and the folders of programs are entered. What envmgr has on some nodes only is left out.
-  find "$@" /usr/bin /usr/sbin /etc/ssl/certs/ca-certificates.crt -maxdepth 8 -xdev \( -path /etc/.git -o -path '/etc/ssl/certs/*' \
-    -o -path '/etc/pki/ca-trust/extracted/*' -o -path '/etc/lvm/*' -o -path '/etc/envmgr/[!n]*' \
-    -o -path '/etc/envmgr/node/images*' -o -path /etc/envmgr/node/check-flip -o -path /etc/envmgr/node/signed.sh -o -path '/etc/*/envmgr-*' \
-    -o -path /usr/local/bin/envmgr \) -prune -o \
-    -printf '%y\t%m %U:%G\t%s\t%p\t%l\n' \( -path /etc -o -path '/etc/*' -o -path /usr/bin -o -path /usr/sbin -o -prune \) 2>/dev/null >"$0.found"
-  # `plain` has paths to take the sum of; in `told` such a file is `file<TAB>PATH<TAB>MODE OWNER`, and `closed` where others cannot read it.
-  awk -F '\t' -v plain="$0.plain" '
-    BEGIN {
-      while ((getline line <"/etc/passwd") > 0) { split(line, part, ":"); if (!(part[3] in user)) user[part[3]] = part[1] }
-      while ((getline line <"/etc/group") > 0) { split(line, part, ":"); if (!(part[3] in group)) group[part[3]] = part[1] }
-    }
-    NF != 5 || $4 ~ /\\|\n/ { next }
-    {
-      split($2, how, "[ :]")
-      mode = how[1]
-      owner = (how[2] in user ? user[how[2]] : how[2]) ":" (how[3] in group ? group[how[3]] : how[3])
-      above = $4
-      sub(/\/[^\/]*$/, "", above)
-      last = mode % 10
-      shut = (above in closed) || $4 ~ /^\/root\//
-    }
-    $1 == "d" { if (shut || last % 2 == 0) closed[$4]; print "dir\t" $4 "\t" mode " " owner; next }
-    $1 == "l" { print "link\t" $4 "\t-> " $5; next }
-    $4 ~ /^\/etc\/(mtab|adjtime|\.pwd\.lock|\.updated|hostid|g?shadow)$|-$|\.cache$|\.swp$/ { next }
-    $4 ~ /^\/usr\/s?bin\/|\/slurm[^\/]*\/[^\/]*\.so$/ { print "prog\t" $4 "\t" mode " " owner " " $3; next }
-    {
-      # Others have these by themselves, and private keys are no one else'"'"'s.
-      by_itself = $4 ~ /^\/etc\/(hostname|machine-id|hostid|udev\/hwdb\.bin|network\/|netplan\/|NetworkManager\/system-connections\/|sysconfig\/network-scripts\/ifcfg-|systemd\/network\/|iscsi\/initiatorname|nvme\/host|crypttab|mdadm|default\/grub$|kernel\/cmdline|initramfs-tools\/conf\.d\/resume)/
-      is_key = $4 ~ /(^|\/)(ssh_host_[^\/]*|[^\/]*\.key|[^\/]*keytab|id_[a-z0-9]+|private\/.*)$/
-      if ($1 != "f" || by_itself || is_key || $3 > 4194304) { print "file\t" $4 "\t- " mode " " owner; next }
-      print $4 >plain
-      print "sum\t" $4 "\t" mode " " owner "\t" (shut || int(last / 4) % 2 == 0 ? "closed" : "")
-    }' "$0.found" >"$0.told"
-  # A file that has the name of its own node, or a number of its disks, is copied without them; not one that has names of other nodes, too,
-  # and no program: those are written once for all nodes.
-  mkdir "$0.copies" "$0.salted"
+  find "$@" /usr/bin /usr/sbin -maxdepth 8 -xdev \( -path /etc/.git -o -path '/etc/pki/ca-trust/extracted/*' -o -path '/etc/lvm/*' \
+    -o -path '/etc/envmgr/[!n]*' -o -path '/etc/envmgr/node/images*' -o -path /etc/envmgr/node/check-flip -o -path /etc/envmgr/node/signed.sh \
+    -o -path '/etc/*/envmgr-*' -o -path /usr/local/bin/envmgr \) -prune -o \
+    -printf '%y\t%m %u:%g\t%s\t%p\t%l\n' \( -path /etc -o -path '/etc/*' -o -path /usr/bin -o -path /usr/sbin -o -prune \) 2>/dev/null |
+    # Paths to take the sum of are in `open`, and in `closed` where others cannot read them; in `told` such a file is `sum<TAB>PATH<TAB>MODE OWNER`.
+    awk -F '\t' -v open="$0.open" -v closed="$0.closed" '
+      BEGIN { printf "" >open; printf "" >closed }
+      NF != 5 || $4 ~ /\\|\n/ { next }
+      {
+        above = $4
+        sub(/\/[^\/]*$/, "", above)
+        last = substr($2, index($2, " ") - 1, 1)
+        shut = (above in is_shut) || $4 ~ /^\/root\//
+      }
+      $1 == "d" { if (shut || last % 2 == 0) is_shut[$4]; print "dir\t" $4 "\t" $2; next }
+      $1 == "l" { print "link\t" $4 "\t-> " $5; next }
+      $4 ~ /^\/etc\/(mtab|adjtime|\.pwd\.lock|\.updated|hostid|g?shadow)$|-$|\.cache$|\.swp$/ { next }
+      $4 ~ /^\/usr\/s?bin\/|\/slurm[^\/]*\/[^\/]*\.so$/ { print "prog\t" $4 "\t" $2 " " $3; next }
+      {
+        # Others have these by themselves, and private keys are no one else'"'"'s.
+        by_itself = $4 ~ /^\/etc\/(hostname|machine-id|hostid|udev\/hwdb\.bin|network\/|netplan\/|NetworkManager\/system-connections\/|sysconfig\/network-scripts\/ifcfg-|systemd\/network\/|iscsi\/initiatorname|nvme\/host|crypttab|mdadm|default\/grub$|kernel\/cmdline|initramfs-tools\/conf\.d\/resume)/
+        is_key = $4 ~ /(^|\/)(ssh_host_[^\/]*|[^\/]*\.key|[^\/]*keytab|id_[a-z0-9]+|private\/.*)$/
+        if ($1 != "f" || by_itself || is_key || $3 > 4194304) { print "file\t" $4 "\t- " $2; next }
+        print $4 >(shut || int(last / 4) % 2 == 0 ? closed : open)
+        print "sum\t" $4 "\t" $2
+      }' >"$0.told"
+  # Copies are made of closed files, with the salt before their text; and of files that have the name of their own node, or a number of its
+  # disks, without that. Not of those that have names of other nodes, too, and of no program: those are written once for all nodes.
+  mkdir "$0.copies"
   case $inventory_own in
-    *[0-9]*) grep -v -E '^/etc/envmgr/|^/usr/|\.(lua|py|pl|c?sh)$' "$0.plain" | xargs -d '\n' -r grep -l -I -w -s -F -e "${inventory_own%%.*}" -- >"$0.named" ;;
+    *[0-9]*) grep -v -E '^/etc/envmgr/|^/usr/|\.(lua|py|pl|c?sh)$' "$0.open" | xargs -d '\n' -r grep -l -I -w -s -F -e "${inventory_own%%.*}" -- >"$0.named" ;;
     *) : >"$0.named" ;;
   esac
   if [ -r /etc/fstab ]; then echo /etc/fstab >>"$0.named"; fi
-  awk -v own="$inventory_own" -v folder="$0.copies" "$inventory_named"'
+  awk -v own="$inventory_own" -v folder="$0.copies" -v salt="$inventory_salt" "$inventory_named"'
     BEGIN {
-      if (own !~ /[0-9]/) own = ""
       short = own
       sub(/\..*/, "", short)
       stem = short
       sub(/[0-9]+[^0-9]*$/, "", stem)
       gsub(/[^A-Za-z0-9_-]/, ".", stem)
+      if (short == stem) own = short = ""
       four = "[0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f]"
       disk = four four "-" four "-" four "-" four "-" four four four
     }
     {
-      file = $0
-      all = ""
-      while ((getline line <file) > 0) all = all line "\n"
-      close(file)
-      bare = named(named(all, own, "NODE"), short, "NODE")
-      if (own != "" && bare ~ ("(^|[^A-Za-z0-9_-])" stem "[0-9[]")) next
-      gsub(disk, "DISK", bare)
-      printf "%s", bare >(folder "/" ++count)
+      text = ""
+      while ((got = getline line <$0) > 0) text = text line "\n"
+      close($0)
+      closed = FILENAME ~ /\.closed$/
+      if (!closed) {
+        text = named(named(text, own, "NODE"), short, "NODE")
+        if (own != "" && text ~ ("(^|[^A-Za-z0-9_-])" stem "[0-9[]")) next
+        gsub(disk, "DISK", text)
+      }
+      if (got < 0) next
+      printf "%s%s", closed ? salt : "", text >(folder "/" ++count)
       close(folder "/" count)
-      print folder "/" count "\t" file
-    }' "$0.named" >"$0.copied"
-  { cat "$0.plain"; cut -f 1 "$0.copied"; } | xargs -d '\n' -r sha256sum >"$0.sums" 2>/dev/null
-  awk -F '\t' -v salt="$inventory_salt" -v folder="$0.salted" '
-    FILENAME ~ /\.sums$/ { sum[substr($0, 67)] = substr($0, 1, 64); next }
-    FILENAME ~ /\.copied$/ { raw[$2] = sum[$2]; sum[$2] = sum[$1]; next }
-    $1 != "sum" { print; next }
-    !($2 in sum) { print "file\t" $2 "\t- " $3; print "closed\tfile " $2; next }
-    $4 == "closed" {
-      print salt sum[$2] >(folder "/" ++count)
-      close(folder "/" count)
-      print "salted\t" $2 "\t" $3 "\t" folder "/" count
-      next
-    }
-    {
-      print "file\t" $2 "\t" substr(sum[$2], 1, 12) " " $3
-      if ($2 in raw) print "raw\t" $2 "\t" substr(raw[$2], 1, 12)
-    }' "$0.sums" "$0.copied" "$0.told" >"$0.merged"
-  sha256sum "$0.salted"/* >"$0.sums" 2>/dev/null
+      print folder "/" count "\t" $0 "\t" (closed ? "~" : "")
+    }' "$0.closed" "$0.named" >"$0.copied"
+  { cat "$0.open"; cut -f 1 "$0.copied"; } | xargs -d '\n' -r sha256sum >"$0.sums" 2>/dev/null
   awk -F '\t' '
     FILENAME ~ /\.sums$/ { sum[substr($0, 67)] = substr($0, 1, 12); next }
-    $1 == "salted" { print "file\t" $2 "\t~" sum[$4] " " $3; next }
-    { print }' "$0.sums" "$0.merged"
+    FILENAME ~ /\.copied$/ { sum[$2] = $3 sum[$1]; next }
+    $1 != "sum" { print; next }
+    $2 in sum { print "file\t" $2 "\t" sum[$2] " " $3; next }
+    { print "file\t" $2 "\t- " $3; print "closed\tfile " $2 }' "$0.sums" "$0.copied" "$0.told"
 }
 
 # inventory_trees: of folders of libraries and of software, and of those that daemons write in, one digest of what lies there: names, modes,
@@ -209,15 +181,15 @@ inventory_trees() {
   mkdir "$0.trees"
   find "$@" -xdev \( -name __pycache__ -o -path /usr/lib/modules -o -path /usr/lib/firmware -o -path '/*/*/*/*/*/*/*/*' -o -path '/var/*/*/*' -o -path /var/lib/envmgr -o -path /usr/local/bin/envmgr \) -prune \
     -o -path '/var/*' ! -type d -o -type f -printf '%h\t%f %m %U %s\n' -o -printf '%h\t%f %y %m %U %l\n' 2>/dev/null | sort | awk -F '\t' -v there="$0.trees/" '
-    {
-      count = split($1, part, "/")
-      key = ""
+    $1 != folder {
+      folder = $1
+      count = split(folder, part, "/")
+      key = there
       for (i = 2; i <= count && i < 6; i++) key = key "|" part[i]
-      if (key == "") next # the inventory has /opt itself
-      if (key != last) close(there last)
+      if (last != "" && key != last) close(last)
       last = key
-      print >>(there key)
-    }'
+    }
+    folder != "" { print >>key } # the inventory has /opt itself'
   (cd "$0.trees" && find . -type f -printf '%P\0' | xargs -0 -r sha256sum --) |
     awk '{ path = substr($0, 67); gsub(/\|/, "/", path); print "tree\t" path "\t" substr($0, 1, 12) }'
 }
@@ -227,7 +199,7 @@ inventory_accounts() {
   # shellcheck disable=SC2086 # where there is no user, there is no word of it
   getent passwd $user $build_user root | awk -F: '{ print "account\t" $1 "\t" $3 ":" $4 " " $6 " " $7 }'
   for inventory_name in $user $build_user; do
-    id "$inventory_name" 2>&1 | plain | tr ' ,' '\n' | sort | awk -v name="$inventory_name" '{ all = all " " $0 } END { print "account\t" name " groups\t" substr(all, 2) }'
+    id "$inventory_name" 2>/dev/null | awk -v name="$inventory_name" '{ print "account\t" name " groups\t" $0 }'
   done
   if [ -r /etc/shadow ]; then
     # shellcheck disable=SC2086
@@ -242,40 +214,17 @@ inventory_accounts() {
 inventory_daemons() {
   set --
   for inventory_name in slurmd sshd munged; do
-    inventory_pid=
-    for inventory_file in /run/"$inventory_name.pid" /run/*/"$inventory_name.pid"; do
-      [ ! -r "$inventory_file" ] || read -r inventory_pid <"$inventory_file" || :
-    done
-    if [ -r "/proc/$inventory_pid/comm" ] && read -r inventory_file <"/proc/$inventory_pid/comm" && [ "$inventory_file" = "$inventory_name" ]; then
-      :
-    else
-      inventory_pid=$(pgrep -o -x "$inventory_name")
-    fi
-    if [ -n "$inventory_pid" ]; then
+    if inventory_pid=$(pgrep -o -x "$inventory_name"); then
       printf 'daemon\t%s\truns\n' "$inventory_name"
       set -- "$@" "name=$inventory_name" "/proc/$inventory_pid/limits" "/proc/$inventory_pid/status"
-      [ "$inventory_name" != slurmd ] || tr '\000\n' '\n ' 2>/dev/null <"/proc/$inventory_pid/environ" | awk '
-        match($0, /^(LD_|GLIBC_|MALLOC_|PYTHON|PERL|LUA_|MODULE|LMOD_|BASH_ENV=|ENV=|TMP|TEMP|TZ=|SLURM_CONF=|OMP_|CUDA_|OPENSSL_|KRB5|PATH=|LANG|LC_)/) {
-          name = $0
-          sub(/=.*/, "", name)
-          print "daemon\tslurmd\047s " name "\tis " substr($0, length(name) + 2)
-        }'
     else
       printf 'daemon\t%s\tdoes not run\n' "$inventory_name"
     fi
   done
-  [ $# = 0 ] || awk '
+  [ $# = 0 ] || awk "$inventory_limit"'
     BEGIN { getline online <"/sys/devices/system/cpu/online" }
     /^Cpus_allowed_list:/ { print "daemon\t" name "\047s cores\tare " ($2 == online ? "all" : $2) }
-    /^Max / {
-      key = tolower(substr($0, 5, 21))
-      sub(/ +$/, "", key)
-      value = substr($0, 27, 42)
-      sub(/ +$/, "", value)
-      gsub(/ +/, " ", value)
-      if (key ~ /processes|pending/ && (value ~ /^unlimited/ || value + 0 > 4096)) value = "enough" # the kernel derives it from memory
-      print "limit\t" name " " key "\t" value
-    }' "$@"
+    /^Max / { print "limit\t" name " " limit($0) }' "$@"
 }
 
 # shellcheck disable=SC2016 # awk's
@@ -290,14 +239,9 @@ inventory_look() {
   set --
   for inventory_file in $inventory_kernel; do set -- "$@" "/proc/sys/$inventory_file"; done
   grep -s . "$@" /sys/kernel/mm/transparent_hugepage/enabled /sys/fs/selinux/enforce /sys/devices/system/cpu/smt/control | awk -F: '
-    # What the kernel derives from memory and cores is alike as long as it is enough.
-    BEGIN {
-      split("pid_max 32768 threads-max 4096 file-max 8192 max_user_namespaces 1 max_user_watches 8192", of, " ")
-      for (i = 1; i in of; i += 2) floor[of[i]] = of[i + 1]
-    }
-    { name = $1; sub(/.*\//, "", name); value = substr($0, length($1) + 2); gsub(/\t/, " ", value) }
+    { value = substr($0, length($1) + 2); gsub(/\t/, " ", value) }
     match(value, /\[[a-z]+\]/) { value = substr(value, RSTART + 1, RLENGTH - 2) }
-    name in floor && value + 0 >= floor[name] { value = "enough" }
+    $1 ~ /(pid_max|namespaces)$/ && value + 0 > 8192 { value = "enough" } # as the kernel derives it
     { sub(/^\/(proc\/)?sys\//, "", $1); print "sysctl\t" $1 "\t" value }'
   echo "looked	sysctl"
   printf 'sys\tkernel\t%s\nsys\tglibc\t%s\nsys\tzone\t%s\n' "$(uname -rm)" "$(getconf GNU_LIBC_VERSION 2>/dev/null)" "$(date +%Z)"
@@ -347,18 +291,9 @@ inventory_look() {
   fi
   echo "looked	service"
   inventory_accounts && echo "looked	account"
-  # Names of other nodes that are others here than on the host that audits, without the own one, which would differ on each.
-  printf '%s\n' "$names_peers" | awk -v own="$inventory_own" '
-    BEGIN { own = tolower(own); sub(/\..*/, "", own) }
-    { short = tolower($1); sub(/\..*/, "", short); if (NF > 1 && short != own) print }' >"$0.peers"
-  if [ -s "$0.peers" ]; then
-    cut -d ' ' -f 1 "$0.peers" >"$0.asked"
-    peers_of "$0.asked" | awk 'NR == FNR { there[$1] = $2; next } there[$1] != $2 { print "name\t" $1 "\t" $2 }' "$0.peers" -
-  fi
-  echo "looked	name"
   inventory_trees
   echo "looked	tree"
 }
 
 with_limit "$inventory_seconds" "$0.inventory" inventory_look
-inventory_tell mount sysctl sys daemon limit lib pkg file link dir prog room inodes service account name tree <"$0.inventory"
+inventory_tell mount sysctl sys daemon limit lib pkg file link dir prog room inodes service account tree <"$0.inventory"

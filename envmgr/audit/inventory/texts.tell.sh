@@ -19,6 +19,18 @@ inventory_named='
   }
 '
 
+# For awk: KEY<TAB>SOFT HARD of a line of /proc/PID/limits; of what the kernel derives from memory only whether it is enough.
+# shellcheck disable=SC2016,SC2034
+inventory_limit='
+  function limit(line,  key, word, i) {
+    key = tolower(substr(line, 5, 21))
+    sub(/ +$/, "", key)
+    split(substr(line, 27), word, " ")
+    for (i = 1; i < 3; i++) if (key ~ /processes|pending/ && (word[i] == "unlimited" || word[i] > 4096)) word[i] = "enough"
+    return key "\t" word[1] " " word[2]
+  }
+'
+
 # shellcheck disable=SC2016 # awk's
 inventory_tell() (
   PATH=$inventory_path
@@ -31,7 +43,7 @@ inventory_tell() (
   if [ "${inventory_whole?} ${inventory_only?}" != "all all" ]; then rm -rf "$inventory_there" && mkdir "$inventory_there" || return; fi
   command sort -u | command awk -F '\t' -v mark="${mark?}" -v kinds="$*" -v job="${job-}" -v there="$inventory_there/" \
     -v whole=" $inventory_whole " -v only=" $inventory_only " "$inventory_named"'
-    function among(kind, all) { return all == " all " || kind == "raw" || index(all, " " kind " ") }
+    function among(kind, all) { return all == " all " || index(all, " " kind " ") }
     BEGIN {
       host = ENVIRON["nameless_host"]
       gsub(/\\/, "", host)
@@ -40,7 +52,7 @@ inventory_tell() (
       if (host !~ /[0-9]/) host = short = ""
     }
     # A name in a folder that others may write in can hold a line: only the kinds that are asked for here are taken.
-    !index(" raw looked closed " kinds " ", " " $1 " ") { next }
+    !index(" looked closed " kinds " ", " " $1 " ") { next }
     $1 == "looked" { looked[$2] = 1; next }
     {
       key = $2
@@ -54,7 +66,7 @@ inventory_tell() (
       if (job != "" && $1 ~ /^(env|folder)$/ && (value == job || value ~ /\//)) value = named(value, job, "JOB")
       if (!among($1, only)) next
       if (!among($1, whole) || only != " all ") print key "\t" value >(there $1)
-      if (among($1, whole)) print "@" mark ($1 == "raw" ? "~" : "") "inventory." $1 "|" key "\t" substr(value, 1, 600)
+      if (among($1, whole)) print "@" mark "inventory." $1 "|" key "\t" substr(value, 1, 600)
     }
     END {
       for (i = split(kinds, all, " "); i > 0; i--) {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -73,7 +72,7 @@ def test_healthy_node_says_the_same_bytes_twice_and_what_differs_is_found(place:
         ("dir", "/media"): ("755 root:root", "1777 root:root"),
         ("inodes", "/media"): (None, "none left"),
         ("link", "/etc/motd-x"): (None, "-> nowhere"),
-        ("mount", "/media"): (None, "tmpfs tmpfs noexec,rw"),
+        ("mount", "/media"): (None, "tmpfs tmpfs rw,noexec"),
         ("room", "/media"): (None, "yes"),
     }
 
@@ -85,7 +84,7 @@ def test_file_that_others_cannot_read_is_a_salted_digest_and_a_key_is_none(place
     """
     answer = node(place, drift)
     values = read(answer).values
-    assert values["file", "/etc/shut/open"] == f"{salted(sha256(SECRET))} 644 root:root"
+    assert values["file", "/etc/shut/open"] == f"~{sha256('salt' + SECRET)[:12]} 644 root:root"
     assert values["file", "/etc/own.key"] == "- 600 root:root"
     assert values["file", "/etc/some.conf"].startswith("~")
     assert not any(name in values for name in [("file", "/etc/shadow"), ("file", "/etc/gshadow")])
@@ -108,7 +107,7 @@ def test_server_that_hangs_is_left_behind_and_what_was_not_looked_at_is_said(pla
     hanging.write_text("#!/bin/sh\nexec sleep 20\n")
     hanging.chmod(0o755)
     whole = read(node(place, f"mount --bind {hanging} /usr/bin/find", seconds=10))
-    assert {"file", "link", "dir", "prog", "room", "account", "name"} <= whole.closed
+    assert {"file", "link", "dir", "prog", "room", "account"} <= whole.closed
     assert {"mount"} <= {kind for kind, _ in whole.values} <= KINDS.keys() - whole.closed
 
 
@@ -119,14 +118,13 @@ def test_what_slurmd_runs_around_jobs_and_loads_is_told_wherever_it_lies(place: 
     (place / "slurmd").symlink_to("/bin/sleep")
     lines = f"# Epilog=/x\\nprolog = own.sh,{place}/p.sh # why\\nTaskProlog={place}/gone\\nPluginDir=/none:{place}/slurm-x\\n"
     conf = f"mkdir -p /etc/slurm; printf '{lines}' >/etc/slurm/slurm.conf; echo 'required  {place}/site.so a' >/etc/slurm/plugstack.conf"
-    daemon = f'LD_BIND_NOW=1 SECRET=geheim taskset -c 0 {place}/slurmd 60 >/dev/null & sleep 0.2; "$@"'
+    daemon = f'SECRET=geheim taskset -c 0 {place}/slurmd 60 >/dev/null & sleep 0.2; "$@"'
     answer = node(place, conf, "unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", daemon, "sh")
     values = read(answer).values
     assert values["file", f"{place}/p.sh"].endswith(" 750 root:root")
     assert values["prog", f"{place}/slurm-x/mpi.so"] == "750 root:root 0"
     assert ("file", f"{place}/site.so") in values
     assert ("file", f"{place}/gone") not in values
-    assert values["daemon", "slurmd's LD_BIND_NOW"] == "is 1"
     cores = "all" if Path("/sys/devices/system/cpu/online").read_text().strip() == "0" else "0"
     assert values["daemon", "slurmd's cores"] == f"are {cores}"
     assert "geheim" not in answer
@@ -136,9 +134,7 @@ def test_what_slurmd_runs_around_jobs_and_loads_is_told_wherever_it_lies(place: 
 def test_file_with_the_nodes_own_name_is_told_without_it(text: str, told: str, place: Path) -> None:
     as_c1 = ("unshare", "--uts", "sh", "-c", 'hostname c1; exec "$@"', "sh")
     answer = node(place, f"printf '{text}' >/etc/own.conf", *as_c1)
-    _, own, _ = read_answer(answer)
     assert read(answer).values["file", "/etc/own.conf"].split(" ")[0] == sha256(told)[:12]
-    assert (f"/etc/own.conf\\t{sha256(text)[:12]}" in own.get("inventory.raw", "").splitlines()) is (text != told)
 
 
 @pytest.mark.parametrize("name", SHELLS)
@@ -189,21 +185,15 @@ def test_home_of_the_login_shell_is_told_by_known_names_and_salted_digests(place
     (place / ".config/pip/pip.conf").write_text("[install]\nuser = true\nindex-url = geheim\n")
     (place / ".ssh").mkdir()
     (place / ".ssh/id_rsa").touch(mode=0o644)
-    (place / ".lmod.d/.cache").mkdir(parents=True)
-    (cache := place / ".lmod.d/.cache/spiderT.lua").write_text("x")
-    (place / "mods").mkdir()
-    (place / "mods/new.lua").touch()
-    os.utime(cache, (time.time() - 60, time.time() - 60))
-    values = read(shell(place, "bash login", f"export MODULEPATH={place}/mods"), "ctx.x.user.").values
+    (place / ".lmod.d").mkdir()
+    values = read(shell(place, "bash login"), "ctx.x.user.").values
     told = {key: value for (kind, key), value in values.items() if kind == "home" and not value.startswith("~")}
     assert told == {
         "~/.condarc": "is there",
         "~/.lmod.d": "is there",
-        "~/.config/pip/pip.conf": "is there",
         "~/random.py": "is there",
         f"{place}/.bash_profile": "hides ~/.profile",
-        "~/.ssh/id_rsa": "mode 644",
-        "~/.lmod.d/.cache/spiderT.lua": f"older than {place}/mods/new.lua",
+        f"{place}/.ssh/id_rsa": "mode 644",
         f"{place}/.profile": "conda init",
         f"{place}/.bash_logout:2": "it ends the shell",
         f"{place}/.config/pip/pip.conf:2": "user = true",

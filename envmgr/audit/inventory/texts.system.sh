@@ -203,7 +203,10 @@ inventory_accounts() {
   done
   if [ -r /etc/shadow ]; then
     # shellcheck disable=SC2086
-    getent shadow $user $build_user | awk -F: -v today="$(($(date +%s) / 86400))" '{ print "account\t" $1 " ends\t" ($8 == "" ? "never" : $8 ($8 < today ? " is over" : "")) }'
+    getent shadow $user $build_user | awk -F: -v today="$(($(date +%s) / 86400))" '{
+      over = $3 == "0" || ($3 != "" && $5 != "" && $3 + $5 < today)
+      print "account\t" $1 " ends\t" (over ? "with its password, which is over" : $8 == "" ? "never" : $8 ($8 < today ? " is over" : ""))
+    }'
   else
     printf 'closed\taccount ends\n'
   fi

@@ -10,6 +10,7 @@ never called its cause.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _TRACED = next(at for at, (words, _) in enumerate(RELATIONS) if words == "it configures the service")
 
 _DEEP = 2  # folders of a path that many things lie in
+_MANY = 5  # differences of a shell which nothing explains that are one cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class OfNode:
 
     def root(self, of: Difference) -> Root:
         """Return what a difference comes from: itself, unless it is a symptom of another one that has a relation to it."""
-        own = Root(of.path or f"{of.kind} {of.key.split(' ')[0] if of.kind == 'module' else of.key}")
+        own = _own(of)
         above = self._first(lambda each: each is not of and _has(each, of))
         if above is not None or not KINDS[of.kind].symptom:
             return self.root(above) if above is not None else own
@@ -78,6 +80,8 @@ class OfNode:
         file = lost or self._first(lambda each: self._names(each, name.lstrip(":")))
         read = self._view.seen.read(self.node, *_shell(of.where))
         below = file or self._first(lambda each: _leads_below(of, each.path) or each.path in read)
+        if below is None and _shell(of.where)[1] == "user":
+            below = self._first(lambda each: each.kind == "account" and each.key.split(" ")[0] == self._view.user)
         return self.root(below) if below is not None else own
 
     def state(self, root: Root) -> str:
@@ -124,6 +128,11 @@ class OfNode:
         """Return whether that line sets NAME on nodes that are right, too: what all have alike explains nothing that one has."""
         there = {self._view.sets(replace(harm, node=node), name) for node in self._view.normal if node != self.node}
         return not harm.alike and place in there and all(of.path != _file(place) for of in self._roots)
+
+
+def _own(of: Difference) -> Root:
+    """Return a difference as what it comes from itself."""
+    return Root(of.path or f"{of.kind} {of.key.split(' ')[0] if of.kind == 'module' else of.key}")
 
 
 def _shell(where: str) -> tuple[str, str]:
@@ -173,22 +182,27 @@ def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -
         cause.nodes.add(harm.node)
         if harm.context is not None and harm.breaks:
             broken.add((harm.node, harm.context.name))
-    for node, each in of_node.items():
-        for of in each.all:
-            # Of nodes with the same difference few were looked at again, and stand for the others.
-            looked = node if node in view.seen.facts else next((n for n in of.nodes if n in view.seen.facts), node)
-            root = of_node[looked].root(of)
-            at = (root.file, False, each.state(root))
-            found = causes.get(at)
-            if of.apart and (root.file, True, "") in causes:
-                continue  # there is said what is wrong with it
-            if found is None and KINDS[of.kind].symptom and (node, f"{of.where}..".split(".")[1]) in broken:
-                continue  # of a shell that has worse
-            found = found or causes.setdefault(at, Cause(root))
-            found.nodes.add(node)
-            if of not in found.differences:
-                found.differences.append(of)
+    rooted = [(node, of, _root(of, node, of_node, view)) for node, each in of_node.items() for of in each.all]
+    alone = Counter((node, of.where) for node, of, root in rooted if of.where and root == _own(of))
+    for node, of, by_itself in rooted:
+        root = Root(of.where) if alone[node, of.where] >= _MANY and by_itself == _own(of) else by_itself
+        at = (root.file, False, of_node[node].state(root))
+        found = causes.get(at)
+        if of.apart and (root.file, True, "") in causes:
+            continue  # there is said what is wrong with it
+        if found is None and KINDS[of.kind].symptom and (node, f"{of.where}..".split(".")[1]) in broken:
+            continue  # of a shell that has worse
+        found = found or causes.setdefault(at, Cause(root))
+        found.nodes.add(node)
+        if of not in found.differences:
+            found.differences.append(of)
     return list(causes.values())
+
+
+def _root(of: Difference, node: str, of_node: Mapping[str, OfNode], view: View) -> Root:
+    """Return what a difference of a node comes from. Of nodes that have the same one few were looked at again, and stand for all."""
+    looked = node if node in view.seen.facts else next((n for n in of.nodes if n in view.seen.facts), node)
+    return of_node[looked].root(of)
 
 
 def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], sender: str) -> Iterator[tuple[Harm, Root]]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class View:
     """All else that the relations look at: the second look, the differing lines of files, and nodes that are right. `sender` is the host that sends jobs,
-    `home` that of the user.
+    `home` that of the `user`.
     """
 
     seen: Seen = field(default_factory=Seen)
@@ -28,6 +28,7 @@ class View:
     normal: tuple[str, ...] = ()
     sender: str = ""
     home: str = ""
+    user: str = ""
 
     def shell(self, harm: Harm) -> tuple[str, str, str] | None:
         """Return node, context and account of the traced shell of a harm; None if it is about no shell."""
@@ -52,7 +53,9 @@ _SERVICES = (
     ),
     (
         re.compile(r"ssh|nodes: ssh"),
-        re.compile(r"file /etc/(ssh/|hosts|passwd|nsswitch|security/|pam\.d/|nologin)|daemon sshd|name |account "),
+        re.compile(
+            r"file /etc/(ssh/|hosts|passwd|nsswitch|security/|pam\.d/|nologin)|(daemon|limit) sshd|name |account "
+        ),
     ),
     (re.compile(r"contexts:.*pseudo-terminal"), re.compile(r"\w+ /dev/(pts|ptmx)$")),
     (

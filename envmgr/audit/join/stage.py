@@ -34,7 +34,7 @@ def by_what_differs(
     wanted = _wanted(harms, found, evidence)
     seen = look_again(wanted) if wanted.nodes else Seen()
     lines = dict(lines_that_differ(found, seen))
-    view = View(seen, lines, wanted.normal, evidence.sender, home)
+    view = View(seen, lines, wanted.normal, evidence.sender, home, evidence.plan.user)
     real = with_what_is_there([of for of in found if not same_text(of, lines, seen)], wanted, seen)
     notes = joined(one.finding for one in loose if one.finding.severity == "note")
     return (*said(join(harms, real, view), view), *(as_caused(note) for note in notes))

@@ -257,6 +257,19 @@ def test_shell_that_gets_no_terminal_is_explained_by_its_device_or_mount(
     assert hint is None or f"| on the node: `{hint}`" in told
 
 
+def test_many_differences_of_a_shell_that_nothing_explains_are_one_and_those_of_its_account() -> None:
+    odd = {f"{LOGIN}inventory.env": "\n".join(rf"{name}\t1" for name in "ABCDE")}
+    usual = {f"{LOGIN}inventory.env": "", "inventory.account": r"alice ends\tnever"}
+    (told,) = judged(odd, usual=usual)
+    assert told.startswith(
+        "note c2: bash-login (user): A is 1; not there on others (and 4 differences that come with it)"
+    )
+    (told,) = judged(odd | {"inventory.account": r"alice ends\t1 is over"}, usual=usual)
+    assert told.startswith(
+        "warning c2: account alice ends: the account of alice ends is 1 is over; never on others (and 5 "
+    )
+
+
 def test_folder_whose_digest_differs_is_looked_into() -> None:
     lines = r"/usr/lib/x/libacl.so.1.1\tprog {} root:root 9"
     told = judged(

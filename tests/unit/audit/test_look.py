@@ -18,8 +18,8 @@ ROWS = {
     "shell": Words(error="{said} of {who}"),
     "set": Words(error="set", where="here", cause="X :umask"),
 }
-# Any check may read `gate`; `terminal` and `modulepath` stand for facts of its own.
-TABLE = CheckTable(part="x", node={"terminal": Fact()}, context={"modulepath": Fact()}, rows=ROWS)
+# Any check may read `gate`; `fitness.os` and `modulepath` stand for facts of its own.
+TABLE = CheckTable(part="x", node={"fitness.os": Fact()}, context={"modulepath": Fact()}, rows=ROWS)
 
 
 def lines(one: JudgeOne, of: Place, answers: dict[str, dict[str, str]]) -> list[str]:
@@ -27,12 +27,17 @@ def lines(one: JudgeOne, of: Place, answers: dict[str, dict[str, str]]) -> list[
 
 
 def bad(look: Look) -> Iterable[Said]:
-    if look.has("terminal"):
-        yield say("bad", said=look.get("terminal"), first=lambda nodes: nodes[0])
+    if look.has("fitness.os"):
+        yield say("bad", said=look.get("fitness.os"), first=lambda nodes: nodes[0])
 
 
 def test_what_is_said_of_several_answers_is_one_finding_and_a_word_can_be_of_its_nodes() -> None:
-    answers = {"c1": {"terminal": "a"}, "c2": {}, "c3": {"terminal": "a", "gate": "hung"}, "c4": {"terminal": "b"}}
+    answers = {
+        "c1": {"fitness.os": "a"},
+        "c2": {},
+        "c3": {"fitness.os": "a", "gate": "hung"},
+        "c4": {"fitness.os": "b"},
+    }
     assert lines(bad, "node", answers) == [
         "error c[1,3]: here: a | no | look at c1",
         "error c4: here: b | no | look at c4",

@@ -25,9 +25,10 @@ def test_sshd_that_lets_users_in_on_other_nodes_only() -> None:
         f"error c2: sshd: it does not let alice in: Permission denied | alice can log in, as on c[1,3] | {why}"
     ]
     assert findings(IN, OUT)[0].startswith("error c2: sshd: it does not let alice in")
+    assert findings(IN, OUT, OUT)[0].startswith("error c[2-3]: sshd: it does not let alice in")
 
 
-@pytest.mark.parametrize("answers", [(OUT, OUT, OUT), (IN, OUT, OUT), (IN, NO_JOB, IN), (IN, {}, IN)])
+@pytest.mark.parametrize("answers", [(OUT, OUT, OUT), (IN, NO_JOB, IN), (IN, {}, IN)])
 def test_site_that_lets_users_in_nowhere_or_where_they_have_a_job_is_not_accused(
     answers: tuple[dict[str, str], ...],
 ) -> None:

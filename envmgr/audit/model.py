@@ -35,7 +35,8 @@ class Evidence:
     is the short look over ssh before jobs are sent, if ssh was not asked for more. `here` are hosts beside the nodes from
     which jobs inherit: this host if it sends jobs or is a login node, and the site's other login nodes. `sender` is this
     host's name.
-    `as_users` is the answer of one job that was submitted as users do, without an option for exports.
+    `as_users` is the answer of one job that was submitted as users do, without an option for exports; `in_job` is what nodes told in
+    jobs that sshd turned away.
 
     `published` is None if the controller could not read it. `controller` has the probe's facts on this host. `answers`
     maps a check to the answer to its own question to this host, or to the mistake that ended the question. `groups` are
@@ -57,6 +58,7 @@ class Evidence:
     here: Fleet | None = None
     sender: str = ""
     as_users: Fleet | None = None
+    in_job: Fleet | None = None
     controller: Facts = field(default_factory=dict)
     slurm: SlurmView = field(default_factory=SlurmView)
     answers: Mapping[str, object] = field(default_factory=dict)

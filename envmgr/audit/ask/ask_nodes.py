@@ -147,6 +147,14 @@ class Asker:
         self.send_all("jobs", len(asked) * len(chosen), sending)
         return {way: folding.fleet() for way, folding in foldings.items()}
 
+    def kept_out(self, fleet: Fleet, parts: Sequence[ProbePart], plan: ProbePlan) -> Fleet:
+        """Return what nodes tell in jobs of this account that sshd turned away at once: what hangs would have kept it waiting."""
+        nodes = [reply.node for reply in fleet.missing if reply.ended - reply.began < GATE_SECONDS]
+        folding = Folding(nodes)
+        script = join_probes(parts, replace(plan, contexts=()), stages=("node",))
+        self.send(nodes, script, plan, folding, "NONE", user=None)
+        return folding.fleet()
+
     def send_all(self, label: str, count: int, sending: Sequence[Callable[[], None]]) -> None:
         """Send jobs to `count` nodes, by calls of `send` in parallel."""
         with self.reporter.stage(label, total=count, unit="nodes"), ThreadPoolExecutor(4) as pool:
@@ -164,9 +172,10 @@ class Asker:
         options: Sequence[str] = (),
         prepare: str = "",
         end: float | None = None,
+        user: str | None = "",
     ) -> None:
         """Run a job on each node, as users submit theirs where `export` is None; see `batch_on_nodes`. `end` is by
-        time.monotonic(), the audit's if None.
+        time.monotonic(), the audit's if None. Only root may submit jobs for another `user` than itself (None).
         """
         from envmgr.nodes.batch import batch_on_nodes
 
@@ -177,8 +186,7 @@ class Asker:
             runner=self.runner,
             on_reply=folding,
             export=_with_use(export, plan),
-            # Only root may submit jobs for another user.
-            user=plan.user if os.geteuid() == 0 else None,
+            user=plan.user if user == "" and os.geteuid() == 0 else None,
             timeout=self.site.transport.node_timeout,
             deadline=max(1.0, (end or self.end) - time.monotonic()),
             limit=_LIMIT,

@@ -140,7 +140,7 @@ class _Gathering:
         if into_shells and any(context.shell == "zsh" for context in over_ssh):
             plan = replace(plan, shells=(*plan.shells, *shells_of_jobs(asker.runner, asker.left)))
         script = join_probes(parts, replace(plan, contexts=over_ssh))
-        look = as_users = None
+        look = as_users = in_job = None
         with ThreadPoolExecutor(2) as pool:  # while nodes answer
             loading = pool.submit(self._loads_here, plan)
             if "ssh" in self.ways:
@@ -158,10 +158,11 @@ class _Gathering:
         logs: Mapping[str, str] = {}
         if "slurm" in self.ways:
             began, clean = time.monotonic(), found.get("ssh", look)
-            with ThreadPoolExecutor(1) as pool:
+            with ThreadPoolExecutor(2) as pool:
                 canary = pool.submit(self._as_users, clean, plan)
+                kept_out = pool.submit(asker.kept_out, told.among(self.nodes if "ssh" in found else ()), parts, plan)
                 found |= asker.slurm(self.nodes, clean, plan, parts, in_jobs, whole="ssh" not in self.ways)
-                as_users = canary.result()
+                as_users, in_job = canary.result(), kept_out.result()
             asked += [(c, "user", "slurm" if c.export == "ALL" else "slurm-none") for c in in_jobs]
             of_slurmd = log_part(time.monotonic() - began)
             answers = _ask_again(nodes_to_ask(found), of_slurmd, ("node",), [found.get("ssh")], plan, asker)
@@ -179,6 +180,7 @@ class _Gathering:
             here=told.among(hosts) if hosts else None,
             sender=self.hosts.name,
             as_users=as_users,
+            in_job=in_job,
             controller=controller,
             login=self.hosts.login,
             alone=plan.alone and "current" not in seen,

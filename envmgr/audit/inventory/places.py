@@ -13,6 +13,7 @@ from envmgr.nodes.slurm import slurm_names
 from envmgr.probe.model import Group
 
 _SLURM = "slurm"
+_IN_JOBS = ("account", "daemon", "file", "limit", "link", "prog")  # a job may have mounts and folders of its own
 _NONE: frozenset[str] = frozenset()
 
 
@@ -46,7 +47,9 @@ def _of_kinds(of: NodeInventory, kinds: Collection[str]) -> dict[tuple[str, str]
 def places_of(evidence: Evidence) -> tuple[Place, ...]:
     """Return all places, read from what nodes and this host's Slurm answered."""
     hosts = evidence.here.groups if evidence.here else ()
-    found = [_read("nodes", "", "node", (*evidence.fleet.groups, *hosts))]
+    nodes = _read("nodes", "", "node", (*evidence.fleet.groups, *hosts))
+    in_job = _read("", "", "node", evidence.in_job.groups if evidence.in_job else ()).only(_IN_JOBS)
+    found = [replace(nodes, told=(*nodes.told, *in_job.told))]
     found += [_read(f"modules ({evidence.plan.user})", "", "login", evidence.shells.groups)]
     found += [_read(shell.where, shell.key, "shell", shell.fleet.groups) for shell in evidence.each_shell()]
     found += [Place("", "", told) for told in read_modules(evidence.shells)]

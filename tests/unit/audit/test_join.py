@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from envmgr.audit.checks import get_check
 from envmgr.audit.inventory.differences import differences
 from envmgr.audit.inventory.places import places_of
 from envmgr.audit.judge import judge
-from envmgr.audit.model import Check, Found
+from envmgr.audit.model import Check, Evidence, Found
 from envmgr.audit.second_look import SECRET, Seen, Wanted
 from envmgr.audit.table import CheckTable
 from envmgr.probe.model import CONTEXTS
@@ -298,6 +299,21 @@ def test_what_harms_all_that_have_it_is_wrong_though_most_nodes_have_it() -> Non
     assert told == [
         "error c[1,3]: /opt/a: /opt/a is 700 root:root; 755 root:root on others | on the node: `chmod 755 /opt/a` > cannot run /opt/a/bin/x"
     ]
+
+
+def test_node_that_sshd_turns_away_tells_in_a_job_what_configures_it() -> None:
+    def told(text: str, *nodes: str) -> Evidence:
+        facts = {"inventory.file": text, "inventory.mount": rf"/tmp\t{nodes[0]}", "inventory.looked.node": "yes"}
+        return evidence(dict.fromkeys(nodes, facts), missing=("c2",))
+
+    key = "/etc/ssh/sshd_config"
+    of = replace(told(rf"{key}\t{FILE}", "c1", "c3"), in_job=told(rf"{key}\t{OTHER}", "c2").fleet)
+    first, *_ = judge(of, {name: get_check(name) for name in ("inventory", "nodes")}).findings
+    assert (first.nodes, first.where, [each.found for each in first.consequences]) == (
+        "c2",
+        key,
+        ["unreachable: no route"],
+    )
 
 
 def test_two_login_nodes_may_have_other_daemons() -> None:

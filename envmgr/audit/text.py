@@ -16,16 +16,21 @@ def place(finding: Finding) -> str:
     return finding.nodes or (f"{finding.between} differ" if finding.between else "here")
 
 
+def head(finding: Finding) -> str:
+    """Return what it is, and of what."""
+    return f"{finding.severity}[{finding.check}] {place(finding)}: {finding.where}"
+
+
 def finding_lines(finding: Caused, began: float = 0.0, *, verbose: bool = False) -> Lines:
     """Yield one cause as a block; `since` is there if it was seen before `began`."""
-    yield f"{finding.severity}[{finding.check}] {place(finding)}: {finding.where}"
+    yield head(finding)
     rows = [("  found", finding.found), ("  expected", finding.expected), ("  hint", finding.hint)]
     rows.append(("  also", "" if verbose else also(finding)))
     if finding.since is not None and finding.since < began:
         rows.append(("  since", time.strftime("%Y-%m-%d %H:%M", time.localtime(finding.since))))
     yield Table([row for row in rows if row[1]])
     for consequence in finding.consequences if verbose else ():
-        yield f"  from it: {consequence.severity}[{consequence.check}] {place(consequence)}: {consequence.where}"
+        yield f"  from it: {head(consequence)}"
         yield Table(
             [("    found", consequence.found), ("    expected", consequence.expected), ("    hint", consequence.hint)]
         )

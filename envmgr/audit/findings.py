@@ -86,21 +86,13 @@ def joined_places(where: Iterable[str], most: int = 99) -> str:
     return "; ".join(f"{and_more(of, most)} ({who})" if who else and_more(of, _NAMED) for who, of in names.items())
 
 
-def same_on_nodes(loose: Iterable[Loose]) -> list[Loose]:
-    """Return each finding once, with all nodes to which it applies."""
-    nodes: dict[Loose, list[str]] = {}
+def same_on_nodes(loose: Iterable[Loose]) -> Iterator[Loose]:
+    """Yield each finding once, with all nodes to which it applies; the steps of its hint on nodes are for all of these."""
+    found: dict[Loose, list[AuditFinding]] = {}
     for one in loose:
-        bare = replace(one, finding=replace(_on(one.finding, one.finding.nodes or _EACH, _EACH), nodes=""))
-        nodes.setdefault(bare, []).extend(expand(one.finding.nodes) if one.finding.nodes else ())
-    return [
-        replace(one, finding=replace(_on(one.finding, _EACH, fold(of)), nodes=fold(of))) for one, of in nodes.items()
-    ]
-
-
-_EACH = "@"  # stands for the nodes of the finding
-
-
-def _on(finding: AuditFinding, nodes: str, others: str) -> AuditFinding:
-    """Return the finding with the steps of its hint that were for `nodes` for others."""
-    actions = (replace(each, nodes=others) if each.nodes == nodes else each for each in finding.actions)
-    return replace(finding, actions=tuple(actions))
+        bare = replace(one, finding=replace(one.finding, nodes="", actions=()))
+        found.setdefault(bare, []).append(one.finding)
+    for bare, of in found.items():
+        nodes = fold(node for finding in of if finding.nodes for node in expand(finding.nodes))
+        actions = tuple(replace(each, nodes=nodes) if each.nodes else each for each in of[0].actions)
+        yield replace(bare, finding=replace(bare.finding, nodes=nodes, actions=actions))

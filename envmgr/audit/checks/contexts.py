@@ -25,7 +25,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from envmgr.audit.model import AskedShell, Check, Evidence, Found, ProbeTexts, Rows
+from envmgr.audit.findings import Loose
+from envmgr.audit.model import AskedShell, Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.modulepath import generations_in_path
 from envmgr.audit.shell.shared_shell import shared
@@ -212,7 +213,7 @@ def _generations(shell: AskedShell, evidence: Evidence) -> Rows:
             yield evidence.say("another_generation", nodes, shell, hint=fix, shown=shown, wanted=wanted)
 
 
-def _no_generation(nodes: tuple[str, ...], facts: Facts, shell: AskedShell, fix: Steps, evidence: Evidence) -> Found:
+def _no_generation(nodes: tuple[str, ...], facts: Facts, shell: AskedShell, fix: Steps, evidence: Evidence) -> Loose:
     wanted = evidence.published.record.number if evidence.published is not None else 0
     modulepath = short(facts[f"{shell.key}modulepath"]) or "it is empty"
     if f"{shell.key}posix" in facts:

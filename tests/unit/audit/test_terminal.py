@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from envmgr.audit.checks import contexts, get_check
-from envmgr.audit.judge import loose_of, rows_of
+from envmgr.audit.judge import rows_of
 from envmgr.probe import shell as probe
 from envmgr.probe.model import CONTEXTS
 from envmgr.system.shelltext import script_text
@@ -68,7 +68,7 @@ def test_bash_in_posix_mode_is_told_and_node_setup_is_not_the_hint() -> None:
         f"error c1: srun-pty (alice): no `module` command | Lmod's `module` | {end}",
         f"error c1: srun-pty (alice): MODULEPATH has no modules of /sw: it is empty | generation 1 | {end}",
     ]
-    names = {one.names for one in loose_of("contexts", rows_of(get_check("contexts"), given)) if one.names}
+    names = {one.names for one in rows_of(get_check("contexts"), given) if one.names}
     assert names == {("POSIXLY_CORRECT",)}
 
 

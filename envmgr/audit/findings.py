@@ -71,11 +71,11 @@ def joined(findings: Iterable[AuditFinding]) -> Iterator[AuditFinding]:
     for finding in findings:
         places.setdefault(replace(finding, where=""), []).append(finding.where)
     for finding, where in places.items():
-        yield replace(finding, where=joined_places(where))
+        yield replace(finding, where=_joined_places(where))
 
 
-def joined_places(where: Iterable[str], most: int = 99) -> str:
-    """Join the places, at most so many kinds of shells of an account; those of the form `NAME (ACCOUNT)` with the same accounts are put together."""
+def _joined_places(where: Iterable[str]) -> str:
+    """Join the places; those of the form `NAME (ACCOUNT)` with the same accounts are put together."""
     accounts: dict[str, list[str]] = {}
     for place in dict.fromkeys(where):
         name, _, account = place.partition(" (")
@@ -83,7 +83,7 @@ def joined_places(where: Iterable[str], most: int = 99) -> str:
     names: dict[str, list[str]] = {}
     for name, of_name in accounts.items():
         names.setdefault(", ".join(of_name), []).append(name)
-    return "; ".join(f"{and_more(of, most)} ({who})" if who else and_more(of, _NAMED) for who, of in names.items())
+    return "; ".join(f"{', '.join(of)} ({who})" if who else and_more(of, _NAMED) for who, of in names.items())
 
 
 def same_on_nodes(loose: Iterable[Loose]) -> Iterator[Loose]:

@@ -77,26 +77,21 @@ def why_unread(evidence: Evidence) -> Unread | None:
     """Return why this host has no published generation to compare with; None if it has one, or nothing is published."""
     if evidence.published is not None or evidence.alone:
         return None
-    prefix, gate = str(evidence.site.prefix), evidence.controller.get("gate", "hung")
-    named = evidence.mounts.sound.by_value("current")
-    seen = "; ".join(
-        f"{fold(nodes)} {'sees' if len(nodes) == 1 else 'see'} {target}" for target, nodes in named.items()
-    )
+    gate = evidence.controller.get("gate", "hung")
+    named = evidence.mounts.sound.by_value("current").items()
+    seen = "; ".join(f"{fold(nodes)} {'sees' if len(nodes) == 1 else 'see'} {target}" for target, nodes in named)
     if gate in ("hung", "ok"):
-        text, reference = f"{prefix} does not answer on this host", "prefix-away"
-    elif gate == "No such file or directory":
-        text, reference = f"there is no {prefix} on this host", "prefix-away"
+        why = "does not answer on this host"
     elif not gate.startswith("no link"):
-        text, reference = f"{prefix} cannot be read on this host ({gate})", "prefix-away"
-    elif seen:
-        empty = "empty" if "empty" in evidence.controller else "another folder"
-        text, reference = f"{prefix} is {empty} on this host: it is not mounted here", "prefix-away"
+        why = f"cannot be used on this host: {gate}"
     elif "empty" in evidence.controller:
-        text = f"{prefix} is empty on this host: it is not mounted here, or nothing was published"
-        reference = "prefix-away"
+        why = "is empty on this host: it is not mounted here, or nothing was published"
+    elif seen:
+        why = "is another folder on this host: it is not mounted here"
     else:
-        text, reference = f"nothing is published in {prefix}, as this host sees it", "no-published-generation"
-    return Unread(reference, f"{text}; {seen}" if seen else text)
+        text = f"nothing is published in {evidence.site.prefix}, as this host sees it"
+        return Unread("no-published-generation", text)
+    return Unread("prefix-away", "; ".join(filter(None, (f"{evidence.site.prefix} {why}", seen))))
 
 
 def _of_engine(row: str, check: str, evidence: Evidence, nodes: Iterable[str] = (), **values: object) -> AuditFinding:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
-from envmgr.audit.findings import Caused, joined_places
+from envmgr.audit.findings import Caused
 from envmgr.report import Finding, Lines, Table
+from envmgr.wording import and_more
 
-_SHELLS = 3  # of one account, which follow from one cause
+_PLACES = 3  # of a check, which follow from one cause
 
 
 def place(finding: Finding) -> str:
@@ -36,15 +36,6 @@ def finding_lines(finding: Caused, began: float = 0.0, *, verbose: bool = False)
         )
 
 
-def _single_places(where: str) -> Iterator[str]:
-    """Yield the places of a finding, of which `joined_places` made one: `NAME (ACCOUNT)` for each shell."""
-    for of in where.split("; "):
-        names, bracket, accounts = of.partition(" (")
-        for name in names.split(", "):
-            for account in accounts.rstrip(")").split(", "):
-                yield f"{name} ({account})" if bracket else name
-
-
 def also(finding: Caused) -> str:
     """Return what follows from the cause of a finding: `contexts: csh (root, alice); loading on c2: pydata/1.0`, with the
     nodes where they are not those of the finding.
@@ -53,5 +44,5 @@ def also(finding: Caused) -> str:
     for consequence in finding.consequences:
         nodes, own = (one.nodes or one.between for one in (consequence, finding))
         of = f"{consequence.check} on {nodes}" if nodes and nodes != own else consequence.check
-        places.setdefault(of, []).extend(_single_places(consequence.where))
-    return "; ".join(f"{check}: {joined_places(where, _SHELLS)}" for check, where in places.items())
+        places.setdefault(of, []).append(consequence.where)
+    return "; ".join(f"{of}: {and_more([*dict.fromkeys(where)], _PLACES)}" for of, where in places.items())

@@ -119,7 +119,8 @@ def with_published(plan: AuditPlan, published: PublishedGeneration, runner: Runn
     )
 
 
-_DRAWN = 24  # files per entry
+_LARGEST, _MOST = 8 << 20, 24  # bytes of a file that is hashed on nodes, and files per entry
+_DRAWN = 60  # rows of a manifest from which these files are taken
 
 
 def _drawn_sums(
@@ -138,7 +139,11 @@ def _drawn_sums(
         if line.startswith("@"):
             name = line[1:]
             continue
-        with suppress(ValueError):  # cut off at the time limit
-            path, _, _, _, sha256 = json.loads(line.rstrip(","))
-            found.setdefault(name, {})[path] = sha256
+        with suppress(ValueError):  # cut off at the time limit, or damaged: `verify` reports that
+            match json.loads(line.rstrip(",")):
+                case [str(path), "file", str(), int(size), str(sha256)]:
+                    sums = found.setdefault(name, {})
+                    # sha256sum escapes other names
+                    if 0 < size <= _LARGEST and len(sums) < _MOST and path.isprintable() and "\\" not in path:
+                        sums[path] = sha256
     return found

@@ -23,15 +23,23 @@ def peers_text(peers: Mapping[str, str]) -> str:
     return assign(names_peers=lines) + script_text(__file__, "sh")
 
 
+def drawn(names: Sequence[str], day: int) -> list[str]:
+    """Return the names to ask for on a day. Each of many nodes asks for all of them, and a name server has to
+    answer.
+    """
+    if len(names) <= _MOST:
+        return list(names)
+    # Another part each day, so that all names have their turn.
+    first = day * _MOST % len(names)
+    return [*names[first:], *names[:first]][:_MOST]
+
+
 def peers_here(nodes: Sequence[str], day: int, runner: Runner, seconds: float) -> dict[str, str]:
     """Return name -> its addresses on this host; without nodes that are given as addresses.
 
     A name has `NONE` if it has no address, or if this host does not answer in time.
     """
-    names = [node for node in nodes if not _ADDRESS.fullmatch(node)]
-    # Of many names another part each day: each node asks for all of them, and a name server has to answer.
-    first = day * _MOST % max(1, len(names))
-    names = [*names[first:], *names[:first]][:_MOST]
+    names = drawn([node for node in nodes if not _ADDRESS.fullmatch(node)], day)
     if not names:
         return {}
     with scratch_folder("peers") as folder:

@@ -113,17 +113,12 @@ class HashOnNodes:
     def _found(self, node: str, facts: Facts, number: int) -> list[str]:
         """Return the differences in a place whose sum differs.
 
-        What could not be read to its end is no difference, and the node counts as not verified.
+        What could not be read to its end, or differs no more, is no difference, and the node counts as not verified.
         """
-        found = list(_in_words(facts.get(f"verify.line.{number}", "").splitlines()))
+        found = [*_in_words(facts.get(f"verify.line.{number}", "").splitlines())] or [f".: {_NOT_HASHED}"]
         if any(each.endswith(f": {_NOT_HASHED}") for each in found):
             self.unseen.add(node)
-        if not found and facts.get(f"verify.compared.{number}"):
-            self.unseen.add(node)
-            return [
-                "it differed, and did not when it was looked at again: does it change, or are programs killed there?"
-            ]
-        return found or ["its content differs"]
+        return found
 
     def _replies(self, nodes: Sequence[str], script: str, faults: list[NodeFault]) -> Iterator[tuple[str, Facts]]:
         replies: list[Reply] = []

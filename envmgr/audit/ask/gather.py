@@ -32,7 +32,7 @@ from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import Lmod
 from envmgr.nodes.sets import NodeSets, fold
-from envmgr.nodes.slurm import slurm_here, submitting_nodes, users_with_jobs
+from envmgr.nodes.slurm import submitting_nodes
 from envmgr.probe.model import Facts, Fleet, ProbePart, ProbeStage, ShellAccount, ShellContext, Way, choose_contexts
 from envmgr.probe.prefix import look_here
 from envmgr.probe.shell import GATE_SECONDS, join_probes, part_seconds
@@ -140,8 +140,6 @@ class _Gathering:
             (c, a, "ssh") for c in over_ssh for a in plan.accounts if a in c.accounts
         ]
         into_shells = any("context" in part.texts for part in parts)
-        if into_shells and any(context.shell == "zsh" for context in over_ssh):
-            plan = replace(plan, shells=(*plan.shells, *shells_of_jobs(asker.runner, asker.left)))
         script = join_probes(parts, replace(plan, contexts=over_ssh))
         look = as_users = None
         with ThreadPoolExecutor(2) as pool:  # while nodes answer
@@ -251,22 +249,3 @@ def _accounts(site: Site) -> tuple[str, tuple[ShellAccount, ...]]:
     if login == "root" or site.transport.become:
         return site.audit.user or site.build_user or "nobody", ("root", "user")
     return login, ("user",)
-
-
-_SECONDS = 2.0  # this is asked before the nodes
-_MOST = 200  # users; one command line holds their names
-
-
-def shells_of_jobs(runner: Runner, seconds: float) -> tuple[str, ...]:
-    """Return the shells of users with jobs (`bash`, `zsh`, …), looked up on this host.
-
-    Empty if there is no Slurm here, or no answer in time.
-    """
-    limit = min(seconds, _SECONDS)
-    try:
-        users = users_with_jobs(runner, timeout=limit)[:_MOST] if slurm_here() else []
-        # status 2: some users are unknown
-        said = runner.run(["getent", "passwd", *users], timeout=limit, check=False).stdout if users else ""
-    except EnvmgrError:
-        return ()
-    return tuple(sorted({line.rpartition("/")[2] for line in said.splitlines() if not line.endswith(":")}))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from envmgr.audit.ask.as_users import ask_as_users
-from envmgr.audit.ask.ask_nodes import Asker, log_part, nodes_to_ask, where_nothing_hangs
+from envmgr.audit.ask.ask_nodes import Asker, held_back, log_part, nodes_to_ask
 from envmgr.audit.ask.expected_generation import read_published, with_published
 from envmgr.audit.ask.gpu_jobs import ask_gpu_jobs
 from envmgr.audit.ask.peer_addresses import peers_here
@@ -228,7 +228,7 @@ def _ask_again(
     asker: Asker,
 ) -> Fleet:
     """Return the answers of some nodes of `fleets`. Nodes with a hanging mount are not asked."""
-    sound = {node for fleet in fleets if fleet is not None for node in where_nothing_hangs((), fleet)}
+    sound = {node for of in fleets if of for node in {*of.nodes} - held_back(of.nodes, of).keys()}
     wanted = [node for node in dict.fromkeys(nodes) if node in sound and asker.left >= GATE_SECONDS]
     script = join_probes([part], replace(plan, contexts=()), stages=stages)
     return asker.ssh(wanted, script, label="looking again at what differs")

@@ -17,15 +17,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from envmgr.errors import InputError
 from envmgr.nodes.sets import fold, read_folded
 from envmgr.system.models import FrozenModel, require_format
 from envmgr.system.untrusted_files import ANYWHERE, BASELINE, read_file_text
 from envmgr.system.yamlfile import dump_yaml, parse_yaml
+
+if TYPE_CHECKING:
+    from envmgr.audit.inventory.places import Place
 
 SCHEMA = "envmgr.baseline/2"
 _HEAD = "# What nodes have, by `envmgr audit --save-baseline`; `envmgr audit --baseline FILE` tells what has changed since.\n"
@@ -35,7 +38,7 @@ At = tuple[str, str]
 
 
 class _File(FrozenModel):
-    schema_: str
+    schema_: str = Field(alias="schema")
     values: dict[str, dict[str, dict[str, dict[str, str]]]]
 
 
@@ -56,16 +59,7 @@ class Baseline:
         return frozenset(node for page in pages for node in page)
 
 
-class ListedPlace(Protocol):
-    """A place of the inventory."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def told(self) -> Iterable[tuple[Any, tuple[str, ...]]]: ...
-
-
-def baseline_text(places: Iterable[ListedPlace], kept: Callable[[str, str], bool]) -> str:
+def baseline_text(places: Iterable[Place], kept: Callable[[str, str], bool]) -> str:
     """Return the file's text: the same for the same nodes, byte for byte. `kept(kind, value)` says what is worth keeping."""
     values: dict[str, dict[str, dict[str, dict[str, str]]]] = {}
     for place in places:
@@ -88,24 +82,19 @@ def read_baseline(path: Path) -> Baseline:
     # Nodes reported these values, which may contain characters that a reviewed file may not.
     content: Any = parse_yaml(read_file_text(path, BASELINE, tree=ANYWHERE), path, reviewed=False)
     try:
-        require_format(content, SCHEMA, path)
-        file = _File.model_validate({"schema_": content.pop("schema"), **content})
+        file = _File.model_validate(require_format(content, SCHEMA, path))
         values = {
             place: {(kind, key): _by_node(page) for kind, keys in kinds.items() for key, page in keys.items()}
             for place, kinds in file.values.items()
         }
-    except ValueError as error:
-        raise InputError("baseline-unreadable", f"{path} is no baseline", context=_wrong(error), hint=_HINT) from None
-    except InputError as error:
-        raise InputError("baseline-unreadable", f"{path} is no baseline", context=error.message, hint=_HINT) from None
+    except (ValueError, InputError) as error:
+        wrong = (
+            [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:4]]
+            if isinstance(error, ValidationError)
+            else str(error)
+        )
+        raise InputError("baseline-unreadable", f"{path} is no baseline", context=wrong, hint=_HINT) from None
     return Baseline(path, values)
-
-
-def _wrong(error: ValueError) -> list[str]:
-    """Return the invalid fields and the reasons."""
-    if isinstance(error, ValidationError):
-        return [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:4]]
-    return str(error).splitlines()[:4]
 
 
 def _by_node(page: Mapping[str, str]) -> dict[str, str]:

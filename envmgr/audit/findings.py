@@ -71,11 +71,11 @@ def joined(findings: Iterable[AuditFinding]) -> Iterator[AuditFinding]:
     for finding in findings:
         places.setdefault(replace(finding, where=""), []).append(finding.where)
     for finding, where in places.items():
-        yield replace(finding, where=joined_places(where))
+        yield replace(finding, where=_joined_places(where))
 
 
-def joined_places(where: Iterable[str], most: int = 99) -> str:
-    """Join the places, at most so many kinds of shells of an account; those of the form `NAME (ACCOUNT)` with the same accounts are put together."""
+def _joined_places(where: Iterable[str]) -> str:
+    """Join the places; those of the form `NAME (ACCOUNT)` with the same accounts are put together."""
     accounts: dict[str, list[str]] = {}
     for place in dict.fromkeys(where):
         name, _, account = place.partition(" (")
@@ -83,24 +83,16 @@ def joined_places(where: Iterable[str], most: int = 99) -> str:
     names: dict[str, list[str]] = {}
     for name, of_name in accounts.items():
         names.setdefault(", ".join(of_name), []).append(name)
-    return "; ".join(f"{and_more(of, most)} ({who})" if who else and_more(of, _NAMED) for who, of in names.items())
+    return "; ".join(f"{', '.join(of)} ({who})" if who else and_more(of, _NAMED) for who, of in names.items())
 
 
-def same_on_nodes(loose: Iterable[Loose]) -> list[Loose]:
-    """Return each finding once, with all nodes to which it applies."""
-    nodes: dict[Loose, list[str]] = {}
+def same_on_nodes(loose: Iterable[Loose]) -> Iterator[Loose]:
+    """Yield each finding once, with all nodes to which it applies; the steps of its hint on nodes are for all of these."""
+    found: dict[Loose, list[AuditFinding]] = {}
     for one in loose:
-        bare = replace(one, finding=replace(_on(one.finding, one.finding.nodes or _EACH, _EACH), nodes=""))
-        nodes.setdefault(bare, []).extend(expand(one.finding.nodes) if one.finding.nodes else ())
-    return [
-        replace(one, finding=replace(_on(one.finding, _EACH, fold(of)), nodes=fold(of))) for one, of in nodes.items()
-    ]
-
-
-_EACH = "@"  # stands for the nodes of the finding
-
-
-def _on(finding: AuditFinding, nodes: str, others: str) -> AuditFinding:
-    """Return the finding with the steps of its hint that were for `nodes` for others."""
-    actions = (replace(each, nodes=others) if each.nodes == nodes else each for each in finding.actions)
-    return replace(finding, actions=tuple(actions))
+        bare = replace(one, finding=replace(one.finding, nodes="", actions=()))
+        found.setdefault(bare, []).append(one.finding)
+    for bare, of in found.items():
+        nodes = fold(node for finding in of if finding.nodes for node in expand(finding.nodes))
+        actions = tuple(replace(each, nodes=nodes) if each.nodes else each for each in of[0].actions)
+        yield replace(bare, finding=replace(bare.finding, nodes=nodes, actions=actions))

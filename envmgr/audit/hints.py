@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from envmgr.audit.table import FIXED, Steps
-from envmgr.nodes.sets import fold
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +40,8 @@ def look(text: str) -> Hint:
     return Hint(text, (Action("look", text=text),)) if text else Hint()
 
 
-def hint_of(steps: Steps | str, nodes: Iterable[str]) -> Hint:
-    """Return the hint of filled-in steps for `nodes`.
+def hint_of(steps: Steps | str, nodes: str) -> Hint:
+    """Return the hint of filled-in steps for `nodes` (folded).
 
     A command that values have spoiled is for people: they come from nodes and from users' files.
     """
@@ -51,8 +49,7 @@ def hint_of(steps: Steps | str, nodes: Iterable[str]) -> Hint:
         return look(steps)
     if not steps.run or not _is_whole(steps.run):
         return look(steps.text)
-    on = fold(nodes) if steps.at == "node" else ""
-    step = Action("run", nodes=on, server=steps.at == "server", command=steps.run)
+    step = Action("run", nodes=nodes if steps.at == "node" else "", server=steps.at == "server", command=steps.run)
     return Hint(steps.text, (step, *look(steps.look).actions))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from envmgr.audit.findings import AuditFinding, Caused, Loose, joined, same_on_nodes
 from envmgr.audit.inventory.places import Place, places_of
 from envmgr.audit.join.stage import by_what_differs
-from envmgr.audit.model import Check, Evidence, Found, worded
+from envmgr.audit.model import Check, Evidence, worded
 from envmgr.audit.plan import Unread
 from envmgr.audit.rows import rows_of_table
 from envmgr.audit.second_look import LookAgain, Seen
@@ -36,38 +36,18 @@ def judge(
 
     Only these kinds of the inventory are compared, or all for none.
     """
-    loose = [one for name, check in checks.items() for one in loose_of(name, rows_of(check, evidence))]
+    loose = [one for check in checks.values() for one in rows_of(check, evidence)]
     loose += [Loose(finding) for finding in (*_not_here(evidence), *joined(_not_looked_at(evidence, checks)))]
     dead = frozenset(node for check in checks.values() for node in check.explained(evidence))
-    left = same_on_nodes(_without_consequences(loose, dead, checks))
+    left = [*same_on_nodes(_without_consequences(loose, dead, checks))]
     places = tuple(place.only(kinds) for place in places_of(evidence)) if "inventory" in checks else ()
     return AuditJudged(by_what_differs(left, places, evidence, look_again), places)
 
 
-def rows_of(check: Check, evidence: Evidence) -> tuple[Found, ...]:
-    """Return the rows of one check."""
-    given = replace(evidence, table=check.table)
-    return (*rows_of_table(given), *check.judge(given))
-
-
-def loose_of(check: str, rows: Iterable[Found]) -> list[Loose]:
+def rows_of(check: Check, evidence: Evidence) -> list[Loose]:
     """Return the findings of one check, in its order."""
-    return [_loose(check, row) for row in rows]
-
-
-def _loose(check: str, row: Found) -> Loose:
-    finding = AuditFinding(
-        check,
-        row.severity,
-        row.where,
-        row.found,
-        row.expected,
-        row.hint.text,
-        fold(row.nodes),
-        between=fold(row.between),
-        actions=row.hint.actions,
-    )
-    return Loose(finding, row.context, row.account, row.names)
+    given = replace(evidence, table=check.table)
+    return [*rows_of_table(given), *check.judge(given)]
 
 
 def _without_consequences(loose: Iterable[Loose], dead: Collection[str], checks: Mapping[str, Check]) -> list[Loose]:
@@ -97,31 +77,26 @@ def why_unread(evidence: Evidence) -> Unread | None:
     """Return why this host has no published generation to compare with; None if it has one, or nothing is published."""
     if evidence.published is not None or evidence.alone:
         return None
-    prefix, gate = str(evidence.site.prefix), evidence.controller.get("gate", "hung")
-    named = evidence.mounts.sound.by_value("current")
-    seen = "; ".join(
-        f"{fold(nodes)} {'sees' if len(nodes) == 1 else 'see'} {target}" for target, nodes in named.items()
-    )
+    gate = evidence.controller.get("gate", "hung")
+    named = evidence.mounts.sound.by_value("current").items()
+    seen = "; ".join(f"{fold(nodes)} {'sees' if len(nodes) == 1 else 'see'} {target}" for target, nodes in named)
     if gate in ("hung", "ok"):
-        text, reference = f"{prefix} does not answer on this host", "prefix-away"
-    elif gate == "No such file or directory":
-        text, reference = f"there is no {prefix} on this host", "prefix-away"
+        why = "does not answer on this host"
     elif not gate.startswith("no link"):
-        text, reference = f"{prefix} cannot be read on this host ({gate})", "prefix-away"
-    elif seen:
-        empty = "empty" if "empty" in evidence.controller else "another folder"
-        text, reference = f"{prefix} is {empty} on this host: it is not mounted here", "prefix-away"
+        why = f"cannot be used on this host: {gate}"
     elif "empty" in evidence.controller:
-        text = f"{prefix} is empty on this host: it is not mounted here, or nothing was published"
-        reference = "prefix-away"
+        why = "is empty on this host: it is not mounted here, or nothing was published"
+    elif seen:
+        why = "is another folder on this host: it is not mounted here"
     else:
-        text, reference = f"nothing is published in {prefix}, as this host sees it", "no-published-generation"
-    return Unread(reference, f"{text}; {seen}" if seen else text)
+        text = f"nothing is published in {evidence.site.prefix}, as this host sees it"
+        return Unread("no-published-generation", text)
+    return Unread("prefix-away", "; ".join(filter(None, (f"{evidence.site.prefix} {why}", seen))))
 
 
 def _of_engine(row: str, check: str, evidence: Evidence, nodes: Iterable[str] = (), **values: object) -> AuditFinding:
     """Return a row of the engine's own table as a finding of a check."""
-    return _loose(check, worded(ENGINE.rows[row], evidence, nodes, None, {"check": check, **values})).finding
+    return worded(check, ENGINE.rows[row], evidence, nodes, None, {"check": check, **values}).finding
 
 
 def _not_looked_at(evidence: Evidence, checks: Mapping[str, Check]) -> Iterable[AuditFinding]:

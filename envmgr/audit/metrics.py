@@ -5,22 +5,21 @@ Source of the names: Prometheus, "Metric and label naming".
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, get_args
 
 from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.nodes.sets import expand
-from envmgr.report import Finding, Severity
+from envmgr.report import Severity
 
 if TYPE_CHECKING:
     from envmgr.audit.result import AuditResult
 
 MOST_NODES = 500  # nodes with series of their own: a broken cluster must not flood the server that watches it
 
-Labels = Mapping[str, str]
-Samples = Iterable[tuple[Labels, float]]
+Sample = tuple[str, Mapping[str, str], float]
+"""The name of a metric, its labels, and a value."""
 
 HELP = {
     "envmgr_audit_timestamp_seconds": "When the last audit ended or failed, in seconds since the epoch.",
@@ -41,99 +40,56 @@ HELP = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """A gauge with all its series."""
-
-    name: str
-    samples: Samples
-
-
-def metrics_of(result: AuditResult) -> list[Metric]:
-    """Return the metrics of an audit that looked, also of one that could compare nothing."""
+def metrics_of(result: AuditResult) -> Iterator[Sample]:
+    """Yield the metrics of an audit that looked, also of one that could compare nothing."""
     could = result.exit_code != 3
-    metrics = [
-        Metric("envmgr_audit_timestamp_seconds", [({}, round(result.finished, 3))]),
-        Metric("envmgr_audit_success", [({}, int(could))]),
-        Metric("envmgr_audit_error_info", [] if could else [({"reference": _why_not(result)}, 1)]),
-        Metric("envmgr_audit_duration_seconds", [({}, round(result.seconds, 3))]),
-        Metric("envmgr_audit_nodes", _nodes(result)),
-        *_findings(result),
-    ]
+    yield "envmgr_audit_timestamp_seconds", {}, round(result.finished, 3)
+    yield "envmgr_audit_success", {}, int(could)
+    if not could:
+        yield "envmgr_audit_error_info", {"reference": result.lacked.reference}, 1
+    yield "envmgr_audit_duration_seconds", {}, round(result.seconds, 3)
+    for asked in result.asked:
+        for status in ("answered", "silent", "unreachable"):
+            yield "envmgr_audit_nodes", {"way": asked.way, "status": status}, len(expand(getattr(asked, status)))
+    yield from _findings(result)
     if result.generation is not None:
-        metrics.append(Metric("envmgr_published_generation", [({}, result.generation)]))
-        metrics.append(Metric("envmgr_published_entries", [({}, len(result.entries))]))
-    if result.matrix:
-        metrics.append(Metric("envmgr_entry_unfit_nodes", _unfit(result)))
-    metrics.append(Metric("envmgr_entry_staged_nodes", [({"entry": e}, count) for e, count in result.staged.items()]))
-    return metrics
+        yield "envmgr_published_generation", {}, result.generation
+        yield "envmgr_published_entries", {}, len(result.entries)
+    unfit: Counter[str] = Counter()
+    for row in result.matrix:
+        unfit[row.entry] += len(expand(row.nodes)) if row.fit is False and row.reasons != ("no answer",) else 0
+    for name, counts in (("envmgr_entry_unfit_nodes", unfit), ("envmgr_entry_staged_nodes", result.staged)):
+        for entry, count in counts.items():
+            yield name, {"entry": entry}, count
 
 
-def metrics_of_failure(error: EnvmgrError, now: float) -> list[Metric]:
-    """Return the metrics of an audit that failed: `now`, epoch seconds, and that it failed.
+def metrics_of_failure(error: EnvmgrError, now: float) -> Iterator[Sample]:
+    """Yield the metrics of an audit that failed: `now`, epoch seconds, and that it failed.
 
     There are none for an interrupted audit: an alert would be a false one.
     """
-    if isinstance(error, Interrupted):
-        return []
-    return [
-        Metric("envmgr_audit_timestamp_seconds", [({}, round(now, 3))]),
-        Metric("envmgr_audit_success", [({}, 0)]),
-        Metric("envmgr_audit_error_info", [({"reference": error.reference}, 1)]),
-    ]
+    if not isinstance(error, Interrupted):
+        yield "envmgr_audit_timestamp_seconds", {}, round(now, 3)
+        yield "envmgr_audit_success", {}, 0
+        yield "envmgr_audit_error_info", {"reference": error.reference}, 1
 
 
-def _why_not(result: AuditResult) -> str:
-    if result.generation is None and not result.alone:
-        return result.unread.reference if result.unread else "no-published-generation"
-    return "no-node-answered"
-
-
-def _nodes(result: AuditResult) -> Samples:
-    for asked in result.asked:
-        for status in ("answered", "silent", "unreachable"):
-            yield {"way": asked.way, "status": status}, len(expand(getattr(asked, status)))
-
-
-def _unfit(result: AuditResult) -> Samples:
-    unfit: Counter[str] = Counter()
-    for row in result.matrix:
-        unfit[row.entry] += 0 if row.fit is not False or row.reasons == ("no answer",) else len(expand(row.nodes))
-    for entry, count in unfit.items():
-        yield {"entry": entry}, count
-
-
-def _findings(result: AuditResult) -> Iterable[Metric]:
+def _findings(result: AuditResult) -> Iterator[Sample]:
     severities: tuple[Severity, ...] = get_args(Severity)
-    checks = dict.fromkeys([*result.checks, *(f.check for f in result.every)])
-    count = Counter((f.check, f.severity) for f in result.every)
-    affected: dict[tuple[str, str], set[str]] = defaultdict(set)
-    by_node: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
+    by_node: dict[str, Counter[tuple[str, Severity]]] = {}
     for finding in result.every:
-        key = (finding.check, finding.severity)
         for node in expand(finding.nodes):
-            affected[key].add(node)
-            by_node[node][key] += 1
-    keys = [(check, severity) for check in checks for severity in severities]
-    yield Metric("envmgr_audit_findings", [(_of(*key), count[key]) for key in keys])
-    yield Metric("envmgr_audit_affected_nodes", [(_of(*key), len(affected[key])) for key in keys])
-    worst = _worst_first(result.every)[:MOST_NODES]
-    yield Metric(
-        "envmgr_audit_node_findings",
-        [({"node": node, **_of(*key)}, by_node[node][key]) for node in worst for key in keys if by_node[node][key]],
-    )
-    yield Metric("envmgr_audit_node_findings_omitted_nodes", [({}, len(by_node) - len(worst))])
-
-
-def _of(check: str, severity: str) -> Labels:
-    return {"check": check, "severity": severity}
-
-
-def _worst_first(findings: Iterable[Finding]) -> list[str]:
-    """Return nodes by their worst finding, then in the findings' order, which is the same at every audit."""
-    worst: dict[str, int] = {}
-    for finding in findings:
-        rank = get_args(Severity).index(finding.severity)
-        for node in expand(finding.nodes):
-            worst[node] = min(rank, worst.get(node, rank))
-    return sorted(worst, key=worst.__getitem__)
+            by_node.setdefault(node, Counter())[finding.check, finding.severity] += 1
+    checks = dict.fromkeys([*result.checks, *(finding.check for finding in result.every)])
+    keys = {(c, s): {"check": c, "severity": s} for c in checks for s in severities}
+    count = Counter((finding.check, finding.severity) for finding in result.every)
+    affected = Counter(key for of_node in by_node.values() for key in of_node)
+    for name, counts in (("envmgr_audit_findings", count), ("envmgr_audit_affected_nodes", affected)):
+        for key, labels in keys.items():
+            yield name, labels, counts[key]
+    worst = sorted(by_node, key=lambda node: min(severities.index(severity) for _, severity in by_node[node]))
+    for node in worst[:MOST_NODES]:
+        for key, labels in keys.items():
+            if key in by_node[node]:
+                yield "envmgr_audit_node_findings", {"node": node, **labels}, by_node[node][key]
+    yield "envmgr_audit_node_findings_omitted_nodes", {}, len(worst[MOST_NODES:])

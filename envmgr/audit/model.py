@@ -10,7 +10,8 @@ from typing import Literal, TypeVar
 
 from envmgr.audit.baseline import Baseline
 from envmgr.audit.controller import Controller, SlurmView
-from envmgr.audit.hints import Hint, hint_of
+from envmgr.audit.findings import AuditFinding, Loose
+from envmgr.audit.hints import hint_of
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
 from envmgr.audit.table import NO_TABLE, CheckTable, Steps, Words, fill, read_table
 from envmgr.catalog.site import Site
@@ -83,17 +84,17 @@ class Evidence:
         shell: AskedShell | None = None,
         severity: Severity | None = None,
         *,
-        hint: str | Steps | Hint = "",
+        hint: str | Steps = "",
         between: Iterable[str] = (),
         **values: object,
-    ) -> Found:
+    ) -> Loose:
         """Return a row of the check's table as a finding. `values`, `user`, `prefix` and `nodes` fill in its words.
 
         `severity` and `hint` replace the row's own. `between` are nodes that differ from each other.
         """
-        found = worded(self.table.rows[row], self, nodes, shell, values)
-        hint = hint_of(hint, found.nodes) if isinstance(hint, (str, Steps)) else hint
-        return replace(found, severity=severity or found.severity, hint=hint or found.hint, between=between)
+        found = worded(self.check, self.table.rows[row], self, nodes, shell, values, hint=hint)
+        told = replace(found.finding, severity=severity or found.finding.severity, between=fold(between))
+        return replace(found, finding=told)
 
     @property
     def fleet(self) -> Fleet:
@@ -142,26 +143,6 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """One row of a check's findings. The engine adds the check's name, folds the nodes and fills in the hint.
-
-    `where` is a file, an entry or a shell, which `context` and `account` name. `between` are nodes that differ from each other,
-    where it is unknown which one is right. `names` are what a start-up file may have set, or called.
-    """
-
-    severity: Severity
-    where: str
-    found: str
-    expected: str = ""
-    hint: Hint = field(default_factory=Hint)
-    nodes: Iterable[str] = ()
-    between: Iterable[str] = ()
-    context: str = ""
-    account: ShellAccount | Literal[""] = ""
-    names: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class AskedShell:
     """A context of an account, with the answers of nodes whose prefix answers. Facts are named without the shell's own
     key.
@@ -195,21 +176,30 @@ class AskedShell:
 
 
 def worded(
-    row: Words, evidence: Evidence, nodes: Iterable[str], shell: AskedShell | None, values: Mapping[str, object]
-) -> Found:
-    """Return a finding in the words of a table's row. If it names no place, its place is the shell."""
-    nodes = tuple(nodes)
+    check: str,
+    row: Words,
+    evidence: Evidence,
+    nodes: Iterable[str],
+    shell: AskedShell | None,
+    values: Mapping[str, object],
+    *,
+    hint: str | Steps = "",
+) -> Loose:
+    """Return a finding of a check in the words of a table's row. If it names no place, its place is the shell; `hint`
+    replaces its own.
+    """
+    on = fold(nodes)
     user = shell.user if shell is not None else evidence.plan.user
-    given = {"user": user, "prefix": evidence.site.prefix, "nodes": fold(nodes), **values}
+    given = {"user": user, "prefix": evidence.site.prefix, "nodes": on, **values}
     place = fill(row.where, given) or (shell.where if shell is not None else "")
-    found, expected, names = fill(row.found, given), fill(row.expected, given), fill(row.cause, given).split()
-    made = Found(
-        row.severity, place, found, expected, hint_of(row.hint.filled(given), nodes), nodes, names=tuple(names)
-    )
-    return made if shell is None else replace(made, context=shell.context.name, account=shell.account)
+    do = hint_of(hint or row.hint.filled(given), on)
+    found, expected = fill(row.found, given), fill(row.expected, given)
+    finding = AuditFinding(check, row.severity, place, found, expected, do.text, on, actions=do.actions)
+    names = tuple(fill(row.cause, given).split())
+    return Loose(finding, names=names) if shell is None else Loose(finding, shell.context.name, shell.account, names)
 
 
-Rows = Iterator[Found]
+Rows = Iterator[Loose]
 ProbeTexts = Mapping[ProbeStage, str]
 """Stage -> the shell text that asks there."""
 Probe = Callable[[AuditPlan], ProbeTexts]
@@ -235,7 +225,7 @@ class Check:
     each context, or looks at what was loaded, and so runs after checks of what a shell inherits.
     """
 
-    judge: Callable[[Evidence], Iterable[Found]] = lambda _: ()
+    judge: Callable[[Evidence], Iterable[Loose]] = lambda _: ()
     probe: Probe = lambda _: {}
     ask_controller: Callable[[Controller, Evidence], object] = lambda *_: None
     gpu_probe: Probe = lambda _: {}

@@ -76,11 +76,11 @@ class AuditResult(Result):
         return 1 if any(f.severity != "note" for f in self.findings) else 0
 
     @property
-    def lacked(self) -> str:
+    def lacked(self) -> Unread:
         """Return what an audit lacked that could compare nothing (exit code 3)."""
         if self.generation is None and not self.alone:
-            return self.unread.text if self.unread else "this host cannot read the published generation"
-        return "no node answered"
+            return self.unread or Unread("no-published-generation", "this host cannot read the published generation")
+        return Unread("no-node-answered", "no node answered")
 
     def lines(self) -> Lines:
         """Print findings as blocks, worst first, and then one line that sums up.
@@ -89,7 +89,7 @@ class AuditResult(Result):
         """
         what = f"generation {self.generation}, {counted(len(self.entries), 'entries')}"
         if self.generation is None:
-            what = "modules of this cluster" if self.alone else self.lacked
+            what = "modules of this cluster" if self.alone else self.lacked.text
         away = f"; the prefix cannot be used on {self.away}" if self.away else ""
         ways = " and ".join(sorted({"Slurm" if a.way.startswith("slurm") else a.way for a in self.asked}, reverse=True))
         yield f"{what}; {self.nodes} by {ways} in {self.seconds:.1f} s{away}"
@@ -139,25 +139,18 @@ def _summary(result: AuditResult) -> str:
         first = "fix the first one, and audit again; " if len(result.findings) > 1 else ""
         return f"{', '.join(words)}; {first}`--verbose` shows all of it, `--explain CHECK` what a check does"
     notes = f" ({', '.join(words)})" if words else ""
+    generation = f"generation {result.generation}{notes}"
     if not set(result.checks) >= (_ALONE if result.alone else _PROOF):
         return f"no findings by {', '.join(result.checks)}{notes}"
     everywhere = set.intersection(*(set(expand(asked.answered)) for asked in result.asked))
     if not everywhere:
         return f"no node answered in every way{notes}"
-    if result.alone:
-        return _alone(result, len(everywhere), notes)
-    generation = f"generation {result.generation}{notes}"
+    if result.count == 1:
+        alone = f"{result.nodes}: no findings, and no other node to compare it with{notes}"
+        return alone if result.alone else f"{result.nodes} resolves the published modules: {generation}"
+    which, keep = f"all {result.count} nodes", "; `--save-baseline FILE` keeps that, to compare with later"
     if len(everywhere) < result.count:  # the others are busy, or asleep
-        answered = f"{len(everywhere)} of {result.count} nodes answered in every way"
-        return f"{answered}, and resolve the same modules: {generation}"
-    if result.count == 1:
-        return f"{result.nodes} resolves the published modules: {generation}"
-    return f"all {result.count} nodes resolve the same modules: {generation}"
-
-
-def _alone(result: AuditResult, everywhere: int, notes: str) -> str:
-    if result.count == 1:
-        return f"{result.nodes}: no findings, and no other node to compare it with{notes}"
-    if everywhere < result.count:
-        return f"{everywhere} of {result.count} nodes answered in every way, and have the same modules{notes}"
-    return f"all {result.count} nodes have the same modules{notes}; `--save-baseline FILE` keeps that, to compare with later"
+        which, keep = f"{len(everywhere)} of {result.count} nodes answered in every way, and", ""
+    if result.alone:
+        return f"{which} have the same modules{notes}{keep}"
+    return f"{which} resolve the same modules: {generation}"

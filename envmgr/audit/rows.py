@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from envmgr.audit.model import AskedShell, Evidence, Found, Values, worded
+from envmgr.audit.model import AskedShell, Evidence, Rows, worded
 from envmgr.audit.table import Fact, fields_of
 from envmgr.probe.model import Fleet
 
 
-def rows_of_table(evidence: Evidence) -> Iterator[Found]:
+def rows_of_table(evidence: Evidence) -> Rows:
     """Yield the findings of the facts of every stage, in the table's order; shell by shell for contexts."""
     table = evidence.table
     stages = ((table.node, evidence.fleet), (table.prefix, evidence.fleet.sound), (table.login, evidence.shells))
@@ -22,14 +20,14 @@ def rows_of_table(evidence: Evidence) -> Iterator[Found]:
                 yield from _rows(f"{shell.key}{key}", fact, shell.fleet, evidence, shell)
 
 
-def _rows(key: str, fact: Fact, fleet: Fleet, evidence: Evidence, shell: AskedShell | None) -> Iterator[Found]:
+def _rows(key: str, fact: Fact, fleet: Fleet, evidence: Evidence, shell: AskedShell | None) -> Rows:
     beginning, star, _ = key.partition("*")
     for name in (fleet.names(beginning) if star else [""]) if fact.found else ():
-        values: Values = fleet.by_line(f"{beginning}{name}") if fact.lines else fleet.by_value(f"{beginning}{name}")
-        for said, nodes in values.items():
+        by = fleet.by_line if fact.lines else fleet.by_value
+        for said, nodes in by(f"{beginning}{name}").items():
             if fact.only and said not in fact.only:
                 continue
             given = {"value": said, "name": name}
             if fact.fields:
                 given |= dict(zip(fact.fields, fields_of(said, len(fact.fields)), strict=True))
-            yield worded(fact, evidence, nodes, shell, given)
+            yield worded(evidence.check, fact, evidence, nodes, shell, given)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
-from envmgr.audit.findings import Caused, joined_places
+from envmgr.audit.findings import Caused
 from envmgr.report import Finding, Lines, Table
+from envmgr.wording import and_more
 
-_SHELLS = 3  # of one account, which follow from one cause
+_PLACES = 3  # of a check, which follow from one cause
 
 
 def place(finding: Finding) -> str:
@@ -16,28 +16,24 @@ def place(finding: Finding) -> str:
     return finding.nodes or (f"{finding.between} differ" if finding.between else "here")
 
 
+def head(finding: Finding) -> str:
+    """Return what it is, and of what."""
+    return f"{finding.severity}[{finding.check}] {place(finding)}: {finding.where}"
+
+
 def finding_lines(finding: Caused, began: float = 0.0, *, verbose: bool = False) -> Lines:
     """Yield one cause as a block; `since` is there if it was seen before `began`."""
-    yield f"{finding.severity}[{finding.check}] {place(finding)}: {finding.where}"
+    yield head(finding)
     rows = [("  found", finding.found), ("  expected", finding.expected), ("  hint", finding.hint)]
     rows.append(("  also", "" if verbose else also(finding)))
     if finding.since is not None and finding.since < began:
         rows.append(("  since", time.strftime("%Y-%m-%d %H:%M", time.localtime(finding.since))))
     yield Table([row for row in rows if row[1]])
     for consequence in finding.consequences if verbose else ():
-        yield f"  from it: {consequence.severity}[{consequence.check}] {place(consequence)}: {consequence.where}"
+        yield f"  from it: {head(consequence)}"
         yield Table(
             [("    found", consequence.found), ("    expected", consequence.expected), ("    hint", consequence.hint)]
         )
-
-
-def _single_places(where: str) -> Iterator[str]:
-    """Yield the places of a finding, of which `joined_places` made one: `NAME (ACCOUNT)` for each shell."""
-    for of in where.split("; "):
-        names, bracket, accounts = of.partition(" (")
-        for name in names.split(", "):
-            for account in accounts.rstrip(")").split(", "):
-                yield f"{name} ({account})" if bracket else name
 
 
 def also(finding: Caused) -> str:
@@ -48,5 +44,5 @@ def also(finding: Caused) -> str:
     for consequence in finding.consequences:
         nodes, own = (one.nodes or one.between for one in (consequence, finding))
         of = f"{consequence.check} on {nodes}" if nodes and nodes != own else consequence.check
-        places.setdefault(of, []).extend(_single_places(consequence.where))
-    return "; ".join(f"{check}: {joined_places(where, _SHELLS)}" for check, where in places.items())
+        places.setdefault(of, []).append(consequence.where)
+    return "; ".join(f"{of}: {and_more([*dict.fromkeys(where)], _PLACES)}" for of, where in places.items())

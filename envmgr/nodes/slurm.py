@@ -150,12 +150,6 @@ def mpi_plugins(runner: Runner) -> frozenset[str] | None:
     return frozenset(said.split()) if "MPI plugin types" in said else None
 
 
-def users_with_jobs(runner: Runner, *, timeout: float = _ASK) -> list[str]:
-    """Return who has jobs, by one `squeue` within `timeout` seconds. Raises EnvmgrError when it is missing or fails."""
-    said = runner.run([tool("squeue"), "-h", "-o", "%u"], env=tool_env(), timeout=timeout).stdout
-    return sorted(set(said.split()))
-
-
 UNCONFIGURED = "Could not establish a configuration source"
 """The error of Slurm's commands on a host without slurm.conf."""
 

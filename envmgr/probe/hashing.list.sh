@@ -12,7 +12,7 @@ told() { find "$@" || [ $? = 1 ] || printf '!! .\0'; }
     find "$1" -maxdepth 0 -printf 'm %m .\0'
     if sum=$(sha256sum <"$1"); then printf 'f %s  .\0' "${sum%% *}"; elif [ $? = 1 ]; then printf '! .\0'; else printf '!! .\0'; fi
   else
-    find "$1" -maxdepth 0 -printf '%y %m .\0'
+    find "$1" -maxdepth 0 -printf '%y %m .\0' || printf '!! .\0'
     if [ ! -L "$1" ] && cd "$1"; then
       told . -type d ! \( -readable -executable \) -printf '! %P\0' | sed -z 's/^! $/! ./'
       find . -mindepth 1 ! -type f ! -type l -printf '%y %m %P\0' || { [ $? = 1 ] || printf '!! .\0'; printf '! .\0'; }

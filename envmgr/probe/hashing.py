@@ -62,10 +62,6 @@ class HashedFolder:
         return sha256_bytes(b"".join(record + b"\0" for record in self.listing()))
 
 
-_TRY = HashedFolder("", 0o755, [TreePath("file", "file", 0o644, 0, sha256_bytes(b"try\n"))]).sum_of_listing()
-"""The sum of a listing that each node makes first, for a folder of its own."""
-
-
 @dataclass(frozen=True, slots=True)
 class NodeFault:
     """A fault on a node. `folder` is empty if the fault concerns the whole node."""
@@ -94,9 +90,6 @@ class HashOnNodes:
         differing: dict[str, list[int]] = {}
         for node, facts in self._replies(nodes, self._script(places, {}), faults):
             self.currents[node] = facts.get("current", "")
-            if why := facts.get("verify.unable"):
-                faults.append(self._unable(node, why))
-                continue
             for number, place in enumerate(places):
                 if facts.get(f"verify.gone.{number}"):
                     faults.append(NodeFault(node, place.folder, "missing"))
@@ -112,55 +105,28 @@ class HashOnNodes:
             wanted = {number: places[number].listing() for number in wrong}
             told = dict(self._replies(list(differing), self._script(places, wanted), faults))
             for node, numbers in differing.items():
-                if why := told.get(node, {}).get("verify.unable"):
-                    faults.append(self._unable(node, why))
-                    continue
                 for number in numbers:
                     found = self._found(node, told.get(node, {}), number)
                     faults += [NodeFault(node, places[number].folder, each) for each in found]
         return faults
 
-    def _unable(self, node: str, why: str) -> NodeFault:
-        self.unseen.add(node)
-        return NodeFault(node, "", f"could not look: {why}")
-
     def _found(self, node: str, facts: Facts, number: int) -> list[str]:
         """Return the differences in a place whose sum differs.
 
-        What could not be read to its end is no difference, and the node counts as not verified.
+        What could not be read to its end, or differs no more, is no difference, and the node counts as not verified.
         """
-        found = list(_in_words(facts.get(f"verify.line.{number}", "").splitlines()))
+        found = [*_in_words(facts.get(f"verify.line.{number}", "").splitlines())] or [f".: {_NOT_HASHED}"]
         if any(each.endswith(f": {_NOT_HASHED}") for each in found):
             self.unseen.add(node)
-        if not found and facts.get(f"verify.compared.{number}"):
-            self.unseen.add(node)
-            return [
-                "it differed, and did not when it was looked at again: does it change, or are programs killed there?"
-            ]
-        return found or ["its content differs"]
+        return found
 
     def _replies(self, nodes: Sequence[str], script: str, faults: list[NodeFault]) -> Iterator[tuple[str, Facts]]:
-        answered: list[tuple[str, Facts]] = []
-        replied = 0
+        replies: list[Reply] = []
         with self.reporter.stage("verify", total=len(nodes), unit="nodes") as stage:
 
-            def fail(node: str, why: str) -> None:
-                faults.append(NodeFault(node, "", why))
-                self.unseen.add(node)
-
             def take(reply: Reply) -> None:
-                nonlocal replied
-                replied += 1
-                stage.update(replied, detail=reply.node)
-                if reply.status != "answered":
-                    fail(reply.node, f"{reply.status}: {reply.reason}")
-                    return
-                facts, _, _ = read_answer(reply.text)
-                if (gate := facts.get("gate", "")) == "ok":
-                    answered.append((reply.node, facts))
-                else:
-                    hung = "the prefix does not answer"
-                    fail(reply.node, hung if gate == "hung" else f"the prefix cannot be used: {gate}")
+                replies.append(reply)
+                stage.update(len(replies), detail=reply.node)
 
             ask_nodes(
                 nodes,
@@ -173,7 +139,16 @@ class HashOnNodes:
                 timeout=self.seconds + GATE_SECONDS + _AROUND,
                 deadline=self.seconds + GATE_SECONDS + 2 * _AROUND,
             )
-        yield from answered
+        for reply in replies:
+            facts, _, _ = read_answer(reply.text)
+            gate = facts.get("gate", "")
+            if reply.status == "answered" and gate == "ok":
+                yield reply.node, facts
+                continue
+            why = "the prefix does not answer" if gate == "hung" else f"the prefix cannot be used: {gate}"
+            why = why if reply.status == "answered" else f"{reply.status}: {reply.reason}"
+            faults.append(NodeFault(reply.node, "", why))
+            self.unseen.add(reply.node)
 
     def _script(self, places: Sequence[HashedFolder], wanted: Mapping[int, Sequence[bytes]]) -> str:
         """For the places of `wanted` with their records, for all without any."""
@@ -185,7 +160,7 @@ class HashOnNodes:
             word for n, place in enumerate(places) if not wanted or n in wanted for word in (str(n), place.folder)
         ]
         text = (
-            assign(verify_end=math.ceil(self.seconds), verify_most=_MOST, verify_try=_TRY)
+            assign(verify_end=math.ceil(self.seconds), verify_most=_MOST)
             + assign(verify_list=script_text(__file__, "list.sh"))
             + "".join(files)
             + f"set -- {words(*chosen)}\n"
@@ -201,74 +176,53 @@ def _as_lines(records: Sequence[bytes]) -> str:
     return "".join(f"{os.fsdecode(record.replace(bytes([10]), bytes([1])))}\n" for record in records)
 
 
-@dataclass(slots=True)
-class _Differences:
-    """Records by path, kind -> value, that only the node has (`have`), and that only this host has (`want`).
-
-    `closed` are the paths that the node cannot read. `more` counts paths that it did not report. `cut`: it did not make
-    all records.
-    """
-
-    have: dict[str, dict[str, str]] = field(default_factory=dict)
-    want: dict[str, dict[str, str]] = field(default_factory=dict)
-    closed: set[str] = field(default_factory=set)
-    more: int = 0
-    cut: bool = False
-
-    def add(self, line: str) -> None:
-        """Add a record. Records that only this host has begin with a tab."""
-        record = re.sub(r"^(\t|\\t|\\x09)", "", line)  # a tab, as answers show it
-        kind, _, rest = record.partition(" ")
-        if kind == "!":
-            self.closed.add(rest)
-        elif kind == "!!":
-            self.cut = True
-        elif kind == "+":
-            # A node may answer anything, and int() fails for very many digits.
-            self.more = int(rest) if rest.isdecimal() and len(rest) < 10 else 0
-        else:
-            value, _, path = rest.partition(" ")
-            if kind == "l":
-                path, value = (
-                    (value, path) if (value, path) != ("777", ".") else (".", "")
-                )  # a link in place of the folder
-            (self.have if record == line else self.want).setdefault(path.strip(), {})[kind] = value
+_WHAT = {"f": "sha256", "m": "mode", "l": "target", "d": "mode"}  # kind of a record -> what another value of it changed
+_Records = dict[str, dict[str, str]]
+"""Path -> kind of record -> value."""
 
 
 def _in_words(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the differences path by path, from records of the node and, after a tab, of this host only."""
-    of = _Differences()
-    for line in lines:
-        of.add(line)
-    if len(of.closed) > 1:
-        of.closed.discard(".")  # the other paths say which parts of it cannot be read
-    if of.cut:
-        yield f".: {_NOT_HASHED}"
-    for path in sorted({*of.have, *of.want, *of.closed}):
-        if path in of.closed:
-            yield f"{escaped(path)}: cannot be read"
-        elif words := _changed(path, of):
-            yield f"{escaped(path)}: {words}"
-    if of.more and not of.cut:
-        yield f"and {of.more} more path{'s' if of.more > 1 else ''}"
+    """Yield the differences path by path, from records of the node and, after a tab, of this host only.
 
-
-def _changed(path: str, of: _Differences) -> str:
-    """Return the differences of a path; empty if they are unknown.
-
-    If only the hash of a file is missing, the file exists and its mode is right.
+    `!` are paths that the node cannot read, `+` counts paths that it did not report, `!!`: it did not make all records.
     """
-    here, there = of.have.get(path, {}), of.want.get(path, {})
+    have, want, closed, more, is_cut = _Records(), _Records(), set[str](), 0, False
+    for line in lines:
+        record = re.sub(r"^(\t|\\t|\\x09)", "", line)  # a tab, as answers show it
+        kind, _, rest = record.partition(" ")
+        value, _, path = rest.partition(" ")
+        if kind == "!":
+            closed.add(rest)
+        elif kind == "!!":
+            is_cut = True
+        elif kind == "+":  # a node may answer anything, and int() fails for very many digits
+            more = int(rest) if rest.isdecimal() and len(rest) < 10 else 0
+        else:
+            if kind == "l" and (value, path) != ("777", "."):  # else a link in place of the folder
+                path, value = value, path
+            (have if record == line else want).setdefault(path.strip(), {})[kind] = value
+    if len(closed) > 1:
+        closed.discard(".")  # the other paths say which parts of it cannot be read
+    if is_cut:
+        yield f".: {_NOT_HASHED}"
+    for path in sorted({*have, *want, *closed}):
+        here, there = have.get(path, {}), want.get(path, {})
+        if path in closed:
+            yield f"{escaped(path)}: cannot be read"
+        elif here or not (is_cut or closed.intersection(map(str, PurePosixPath(path).parents))):
+            yield f"{escaped(path)}: {_changed(here, there, is_cut=is_cut)}"
+    if more and not is_cut:
+        yield f"and {more} more path{'s' if more > 1 else ''}"
+
+
+def _changed(here: Mapping[str, str], there: Mapping[str, str], *, is_cut: bool) -> str:
+    """Return the differences of a path. If only the hash of a file is missing, the file exists and its mode is right."""
     if not there:
         return "not among what it must have"
-    if not here and (of.cut or of.closed.intersection(map(str, PurePosixPath(path).parents))):
-        return ""
-    if set(here) <= {"m"} and set(there) - set(here) == {"f"}:
-        found = [*(["mode changed"] if here else []), *([] if of.cut else [_NOT_HASHED])]
-        return ", ".join(found)
+    if here.keys() <= {"m"} and there.keys() - here.keys() == {"f"}:
+        return ", ".join(["mode changed"] * bool(here) + [_NOT_HASHED] * (not is_cut))
     if not here:
         return "missing"
-    names = {"f": "sha256", "m": "mode", "l": "target", "d": "mode"}
-    same = here.keys() == there.keys()
-    what = sorted({names.get(kind, "kind") for kind in there if here.get(kind) != there[kind]}) if same else ["kind"]
-    return f"{', '.join(what)} changed"
+    if here.keys() != there.keys():
+        return "kind changed"
+    return f"{', '.join(sorted(_WHAT.get(kind, kind) for kind in there if here[kind] != there[kind]))} changed"

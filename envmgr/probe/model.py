@@ -36,7 +36,6 @@ class ShellContext:
     name: str
     way: Way
     shell: Literal["bash", "bash-login", "bash-interactive", "sh", "wrap", "csh", "zsh"]
-    what: str
     export: Literal["", "ALL", "NONE"] = ""
     accounts: tuple[ShellAccount, ...] = ("root", "user")
     step: bool = False
@@ -161,31 +160,24 @@ class Fleet:
         return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
 
 
+_OF_JOBS = (
+    ShellContext("sbatch-bash", "slurm", "bash", "ALL"),
+    ShellContext("sbatch-bash-login", "slurm", "bash-login", "ALL"),
+    ShellContext("sbatch-sh", "slurm", "sh", "ALL"),
+    ShellContext("sbatch-wrap", "slurm", "wrap", "ALL"),
+    ShellContext("srun-bash", "slurm", "bash", "ALL", step=True),
+)
 CONTEXTS = (
-    ShellContext("bash-login", "ssh", "bash-login", "a login shell: `ssh NODE`, then a prompt"),
+    ShellContext("bash-login", "ssh", "bash-login"),
     ShellContext(
-        "bash-interactive",
-        "ssh",
-        "bash-interactive",
-        "a bash at a terminal that is no login shell: `bash`, a terminal of a desktop",
-        accounts=("user",),
-    ),
-    ShellContext("bash-ssh", "ssh", "bash", "a command over ssh: `ssh NODE command`"),
-    ShellContext("csh", "ssh", "csh", "csh or tcsh over ssh, where a node has it"),
-    ShellContext("zsh", "ssh", "zsh", "a login zsh, where an account of the node has it", accounts=("user",)),
-    ShellContext("sbatch-bash", "slurm", "bash", "`#!/bin/bash`, submitted from a login shell", "ALL"),
-    ShellContext("sbatch-bash-login", "slurm", "bash-login", "`#!/bin/bash -l`, submitted from a login shell", "ALL"),
-    ShellContext("sbatch-sh", "slurm", "sh", "`#!/bin/sh` that sources Lmod's init/sh", "ALL"),
-    ShellContext("sbatch-wrap", "slurm", "wrap", "`sbatch --wrap COMMAND`: a `#!/bin/sh` that sources nothing", "ALL"),
-    ShellContext("srun-bash", "slurm", "bash", "a task of `srun` in a job", "ALL", step=True),
-    ShellContext("srun-pty", "slurm", "bash-interactive", "`srun --pty bash`", "ALL", step=True),
-    ShellContext("sbatch-bash-none", "slurm", "bash", "`#!/bin/bash`, submitted with --export=NONE", "NONE"),
-    ShellContext(
-        "sbatch-bash-login-none", "slurm", "bash-login", "`#!/bin/bash -l`, submitted with --export=NONE", "NONE"
-    ),
-    ShellContext("sbatch-sh-none", "slurm", "sh", "`#!/bin/sh` that sources init/sh, with --export=NONE", "NONE"),
-    ShellContext("sbatch-wrap-none", "slurm", "wrap", "`sbatch --wrap COMMAND`, with --export=NONE", "NONE"),
-    ShellContext("srun-bash-none", "slurm", "bash", "a task of `srun` in a job with --export=NONE", "NONE", step=True),
+        "bash-interactive", "ssh", "bash-interactive", accounts=("user",)
+    ),  # at a terminal, and no login shell
+    ShellContext("bash-ssh", "ssh", "bash"),
+    ShellContext("csh", "ssh", "csh"),
+    ShellContext("zsh", "ssh", "zsh", accounts=("user",)),
+    *_OF_JOBS,
+    ShellContext("srun-pty", "slurm", "bash-interactive", "ALL", step=True),
+    *(replace(context, name=f"{context.name}-none", export="NONE") for context in _OF_JOBS),
 )
 
 
@@ -194,16 +186,9 @@ def choose_contexts(names: Sequence[str], ways: Sequence[str]) -> tuple[ShellCon
     known = {c.name: c for c in CONTEXTS}
     for name in names:
         if name not in known:
-            close = nearest(name, known)
-            raise InputError(
-                "unknown-context",
-                f"there is no context `{name}`",
-                hint=did_you_mean(close, f"known: {', '.join(known)}"),
-            )
-        if known[name].way not in ways:
-            raise InputError(
-                "unknown-context",
-                f"`{name}` is reached by {known[name].way}, which is not asked",
-                hint=f"--via {known[name].way}, or --via both",
-            )
+            hint = did_you_mean(nearest(name, known), f"known: {', '.join(known)}")
+            raise InputError("unknown-context", f"there is no context `{name}`", hint=hint)
+        if (way := known[name].way) not in ways:
+            hint = f"--via {way}, or --via both"
+            raise InputError("unknown-context", f"`{name}` is reached by {way}, which is not asked", hint=hint)
     return tuple(c for c in CONTEXTS if c.way in ways and (not names or c.name in names))

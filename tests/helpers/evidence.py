@@ -14,7 +14,7 @@ from typing import Any
 from envmgr.audit.checks import all_checks
 from envmgr.audit.controller import SlurmView
 from envmgr.audit.findings import joined
-from envmgr.audit.judge import loose_of, rows_of
+from envmgr.audit.judge import rows_of
 from envmgr.audit.model import Check, Evidence, audit_parts, check_of
 from envmgr.audit.plan import AuditPlan, AuditRequest, ExpectedInstall, PublishedGeneration
 from envmgr.audit.table import ENGINE, CheckTable
@@ -175,8 +175,7 @@ def _require(key: str) -> str:
 
 def found(check: Check | ModuleType, given: Evidence) -> list[Finding]:
     """The findings of one check, as they come, each once for all its places."""
-    whole = as_check(check)
-    return [*joined(one.finding for one in loose_of(whole.name, rows_of(whole, given)))]
+    return [*joined(one.finding for one in rows_of(as_check(check), given))]
 
 
 def told(check: Check | ModuleType, given: Evidence) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from envmgr.audit.ask.ask_nodes import Asker, where_nothing_hangs
+from envmgr.audit.ask.ask_nodes import Asker, held_back
 from envmgr.audit.plan import AuditPlan
 from envmgr.nodes.slurm import slurm_names, states_or_reason
 from envmgr.probe.model import Fleet, ProbePart
@@ -17,9 +17,9 @@ def ask_as_users(
     nodes: Sequence[str], clean: Fleet | None, plan: AuditPlan, parts: Sequence[ProbePart], asker: Asker
 ) -> Fleet | None:
     """Return the answer of such a job to these parts of the probe, from one node that is fit for jobs; None if none is."""
-    fit = where_nothing_hangs(nodes, clean)
+    unfit = held_back(nodes, clean)
     states, _ = states_or_reason(asker.runner, asker.left)
-    names = slurm_names(states, [node for node in nodes if node in fit])
+    names = slurm_names(states, [node for node in nodes if node not in unfit])
     # The last idle one: jobs of the audit are submitted to the first nodes first.
     ordered = sorted(names, key=lambda node: states[names[node]][0].startswith("idle"))
     if not ordered:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -51,38 +51,27 @@ class Asker:
         """
         folding = Folding(nodes)
         self._ask(nodes, script, folding, label)
-        if published is not None:
-            while stale := self._stale(folding.fleet(), published):
-                wait, again = stale
-                if wait > self.left:
-                    break
-                with self.reporter.stage(f"attribute cache of {len(again)} nodes"):
-                    self.sleep(wait)
-                folding.forget(again)
-                self._ask(again, script, folding, f"{label}, again")
+        wait, again = self._stale(folding.fleet(), published) if published is not None else (0.0, [])
+        if again and wait <= self.left:
+            with self.reporter.stage(f"attribute cache of {len(again)} nodes"):
+                end = time.monotonic() + wait
+                while time.monotonic() < end:
+                    self.runner.raise_if_cancelled()
+                    time.sleep(0.1)
+            folding.forget(again)
+            self._ask(again, script, folding, f"{label}, again")
         return folding.fleet()
 
-    def _stale(self, fleet: Fleet, published: PublishedGeneration) -> tuple[float, tuple[str, ...]] | None:
-        """Return the seconds to wait, and the nodes: those that did not have to see the publish yet when they were
-        asked.
-        """
-        waits, nodes = [0.0], []
+    def _stale(self, fleet: Fleet, published: PublishedGeneration) -> tuple[float, list[str]]:
+        """Return the seconds to wait, and the nodes: those that did not have to see the publish yet when they were asked."""
+        wait, nodes = 0.0, list[str]()
         for group in fleet.groups:
-            if not is_stale(group.facts, published.record.number):
-                continue
             visible = published.since + attribute_cache(group.facts, self.site.mount.attribute_cache) + 0.5
-            # A node that was asked later is a finding, so it is not asked again and the loop ends.
-            early = [n for n in group.nodes if fleet.replies[n].began < visible]
-            if early:
+            early = [node for node in group.nodes if fleet.replies[node].began < visible]  # a later one is a finding
+            if early and is_stale(group.facts, published.record.number):
+                wait = max(wait, visible - time.time())
                 nodes += early
-                waits.append(visible - time.time())
-        return (max(waits), tuple(nodes)) if nodes else None
-
-    def sleep(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            self.runner.raise_if_cancelled()
-            time.sleep(min(0.1, left))
+        return wait, nodes
 
     def _ask(self, nodes: Sequence[str], script: str, folding: Folding, label: str) -> None:
         from envmgr.nodes.fanout import ask_nodes
@@ -128,13 +117,12 @@ class Asker:
         """Run real jobs, one for each node and kind of export, in parallel. With `whole`, the first kind carries all
         `parts`.
         """
-        fit = where_nothing_hangs(nodes, clean)
-        asked = [node for node in nodes if node in fit]
+        unfit = held_back(nodes, clean)
+        asked = [node for node in nodes if node not in unfit]
         kinds: list[tuple[str, Export]] = [("slurm", "ALL"), ("slurm-none", "NONE")]
         chosen = [(w, e) for w, e in kinds if any(c.export == e for c in contexts) or (whole and e == "ALL")]
         now = time.time()
         foldings = {way: Folding(nodes) for way, _ in chosen}
-        unfit = {} if clean is None else {node: why_not(node, clean) for node in nodes if node not in fit}
         for folding in foldings.values():
             for node, why in unfit.items():
                 folding(Reply(node, "unreachable", "", NOT_SENT + why, now, now))
@@ -202,29 +190,22 @@ def _with_use(export: Export | None, plan: ProbePlan) -> str | None:
     return "ENVMGR_USE=candidate" if export == "NONE" else "ALL,ENVMGR_USE=candidate"
 
 
-def where_nothing_hangs(nodes: Sequence[str], clean: Fleet | None) -> frozenset[str]:
-    """Return nodes that answered over ssh and have no hanging mount: for jobs, and for further shells.
+NOT_SENT = "no job was sent: "
 
-    Return all nodes if ssh was not asked.
+
+def held_back(nodes: Iterable[str], clean: Fleet | None) -> dict[str, str]:
+    """Return the nodes that get no job and no further shells, each with the reason: what they said over ssh, or that
+    something hangs there. None if ssh was not asked.
     """
     if clean is None:
-        return frozenset(nodes)
-    return frozenset(clean.sound.only(lambda facts: "mount.hung" not in facts).nodes)
-
-
-NOT_SENT = "no job was sent: "
-_HANGS = "{} does not answer, and a job stuck on it would drain the node"
-
-
-def why_not(node: str, clean: Fleet) -> str:
-    """Return why no job is sent to a node that did not answer over ssh, or on which something hangs."""
-    missing = next((reply for reply in clean.missing if reply.node == node), None)
-    if missing is not None:
-        return f"it did not answer over ssh first ({missing.reason})"
-    facts = next((group.facts for group in clean.groups if node in group.nodes), {})
-    if "probe" in facts:
-        return facts["probe"]
-    return _HANGS.format(facts["mount.hung"].partition(" ")[0] if "mount.hung" in facts else "its prefix")
+        return {}
+    fit = frozenset(clean.sound.only(lambda facts: "mount.hung" not in facts).nodes)
+    told = {node: group.facts for group in clean.groups for node in group.nodes}
+    why = {reply.node: f"it did not answer over ssh first ({reply.reason})" for reply in clean.missing}
+    for node, facts in told.items():
+        hung = facts["mount.hung"].partition(" ")[0] if "mount.hung" in facts else "its prefix"
+        why[node] = facts.get("probe") or f"{hung} does not answer, and a job stuck on it would drain the node"
+    return {node: why[node] for node in nodes if node in why and node not in fit}
 
 
 _MOST = 64  # nodes that are asked; further nodes will have the same cause

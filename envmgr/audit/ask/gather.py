@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from envmgr.audit.ask.as_users import ask_as_users
-from envmgr.audit.ask.ask_nodes import Asker, log_part, nodes_to_ask, where_nothing_hangs
+from envmgr.audit.ask.ask_nodes import Asker, held_back, log_part, nodes_to_ask
 from envmgr.audit.ask.expected_generation import read_published, with_published
 from envmgr.audit.ask.gpu_jobs import ask_gpu_jobs
 from envmgr.audit.ask.submit_hosts import SubmitHosts, submit_hosts, this_host
@@ -31,7 +31,7 @@ from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import Lmod
 from envmgr.nodes.sets import NodeSets, fold
-from envmgr.nodes.slurm import slurm_here, submitting_nodes, users_with_jobs
+from envmgr.nodes.slurm import submitting_nodes
 from envmgr.probe.model import Facts, Fleet, ProbePart, ProbeStage, ShellAccount, ShellContext, Way, choose_contexts
 from envmgr.probe.prefix import look_here
 from envmgr.probe.shell import GATE_SECONDS, join_probes, part_seconds
@@ -137,8 +137,6 @@ class _Gathering:
             (c, a, "ssh") for c in over_ssh for a in plan.accounts if a in c.accounts
         ]
         into_shells = any("context" in part.texts for part in parts)
-        if into_shells and any(context.shell == "zsh" for context in over_ssh):
-            plan = replace(plan, shells=(*plan.shells, *shells_of_jobs(asker.runner, asker.left)))
         script = join_probes(parts, replace(plan, contexts=over_ssh))
         look = as_users = in_job = None
         with ThreadPoolExecutor(2) as pool:  # while nodes answer
@@ -229,7 +227,7 @@ def _ask_again(
     asker: Asker,
 ) -> Fleet:
     """Return the answers of some nodes of `fleets`. Nodes with a hanging mount are not asked."""
-    sound = {node for fleet in fleets if fleet is not None for node in where_nothing_hangs((), fleet)}
+    sound = {node for of in fleets if of for node in {*of.nodes} - held_back(of.nodes, of).keys()}
     wanted = [node for node in dict.fromkeys(nodes) if node in sound and asker.left >= GATE_SECONDS]
     script = join_probes([part], replace(plan, contexts=()), stages=stages)
     return asker.ssh(wanted, script, label="looking again at what differs")
@@ -250,22 +248,3 @@ def _accounts(site: Site) -> tuple[str, tuple[ShellAccount, ...]]:
     if login == "root" or site.transport.become:
         return site.audit.user or site.build_user or "nobody", ("root", "user")
     return login, ("user",)
-
-
-_SECONDS = 2.0  # this is asked before the nodes
-_MOST = 200  # users; one command line holds their names
-
-
-def shells_of_jobs(runner: Runner, seconds: float) -> tuple[str, ...]:
-    """Return the shells of users with jobs (`bash`, `zsh`, …), looked up on this host.
-
-    Empty if there is no Slurm here, or no answer in time.
-    """
-    limit = min(seconds, _SECONDS)
-    try:
-        users = users_with_jobs(runner, timeout=limit)[:_MOST] if slurm_here() else []
-        # status 2: some users are unknown
-        said = runner.run(["getent", "passwd", *users], timeout=limit, check=False).stdout if users else ""
-    except EnvmgrError:
-        return ()
-    return tuple(sorted({line.rpartition("/")[2] for line in said.splitlines() if not line.endswith(":")}))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from envmgr.audit.ask.ask_nodes import NOT_SENT, Asker, where_nothing_hangs, why_not
+from envmgr.audit.ask.ask_nodes import NOT_SENT, Asker, held_back
 from envmgr.audit.fit.matrix import hiding, is_hidden, read_gpus
 from envmgr.audit.model import Evidence
 from envmgr.nodes.access import gpu_request, jobs_with_gpu
@@ -76,8 +76,7 @@ def why_no_jobs(evidence: Evidence, nodes: Sequence[str], left: float) -> dict[s
     jobs = [*evidence.ways.values()][1:]
     lost = {reply.node: f"another job there has no answer: {reply.reason}" for of in jobs for reply in of.missing}
     for fleet in (evidence.fleet, evidence.mounts):
-        fit = where_nothing_hangs(nodes, fleet)
-        lost |= {node: why_not(node, fleet) for node in fleet.nodes if node not in fit}
+        lost |= held_back(fleet.nodes, fleet)
     return {node: lost[node] for node in nodes if node in lost}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from envmgr.audit.fit.install_facts import bad_installs, is_seen, missing_libraries, start_fault
 from envmgr.audit.model import QUORUM, AskedShell, Evidence
@@ -15,7 +16,6 @@ from envmgr.catalog.fitness import NodeFacts, NodeNeeds, Verdict, cpu_level, jud
 from envmgr.catalog.gpus import Gpu, is_capability
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts
-from envmgr.probe.shell import NO_USER
 
 BY = "fitness"  # the check that asks for the facts of the matrix
 
@@ -94,17 +94,13 @@ def _answers(evidence: Evidence) -> list[_GpuAnswer]:
     found = []
     for group in evidence.fleet.groups:
         facts = node_facts(group.facts)
-        if facts is None or _known(facts.gpus) == len(facts.gpus):
-            found.append(_GpuAnswer(group.facts, facts, group.nodes))
-            continue
-        by_gpus: dict[NodeFacts, list[str]] = {}
+        seen: dict[NodeFacts | None, list[str]] = {}
         for node in group.nodes:
             gpus, cuda = shown.get(node, ((), ""))
-            if _known(gpus) <= _known(facts.gpus):
-                gpus, cuda = facts.gpus, facts.cuda
-            seen = facts.model_copy(update={"gpus": with_shown(facts.gpus, gpus), "cuda": cuda})
-            by_gpus.setdefault(seen, []).append(node)
-        found += [_GpuAnswer(group.facts, each, tuple(nodes)) for each, nodes in by_gpus.items()]
+            better = facts is not None and _known(gpus) > _known(facts.gpus)
+            update = {"gpus": with_shown(facts.gpus, gpus), "cuda": cuda} if facts is not None and better else {}
+            seen.setdefault(facts.model_copy(update=update) if facts is not None else None, []).append(node)
+        found += [_GpuAnswer(group.facts, each, tuple(nodes)) for each, nodes in seen.items()]
     return found
 
 
@@ -126,13 +122,8 @@ def with_shown(listed: tuple[Gpu, ...], shown: tuple[Gpu, ...]) -> tuple[Gpu, ..
 
     If this gives fewer known capabilities than `shown` has, return `shown`.
     """
-    archs: dict[tuple[str, str], set[str]] = {}
-    for gpu in shown:
-        archs.setdefault((gpu.vendor, gpu.name), set()).add(gpu.arch)
-    filled = []
-    for gpu in listed:
-        known = archs.get((gpu.vendor, gpu.name), set()) - {""}
-        filled.append(gpu.model_copy(update={"arch": min(known)}) if _hidden(gpu) and len(known) == 1 else gpu)
+    archs = {gpu.name: gpu.arch for gpu in shown if gpu.arch}
+    filled = [gpu.model_copy(update={"arch": archs.get(gpu.name, "")}) if _hidden(gpu) else gpu for gpu in listed]
     return _sorted(filled) if _known(filled) >= _known(shown) else shown
 
 
@@ -168,24 +159,15 @@ def observed(evidence: Evidence) -> dict[NodeFacts, tuple[str, ...]]:
     return found
 
 
-def kinds_of(evidence: Evidence) -> Mapping[str, tuple[str, ...]]:
-    """Return kind, in words -> its nodes, for an audit without a published generation; empty for another one."""
-    if not evidence.alone:
-        return {}
+def groups_by_kind(evidence: Evidence) -> Mapping[str, tuple[str, ...]]:
+    """Return the kinds of hardware, in words, that can be compared within themselves, if there are several: those with
+    three nodes or more. Nodes of smaller kinds are added to the largest one. None where something is published.
+    """
     kinds: dict[str, tuple[str, ...]] = {}
-    for facts, nodes in observed(evidence).items():
+    for facts, nodes in observed(evidence).items() if evidence.alone else ():
         gpus = ", ".join(sorted({gpu.name for gpu in facts.gpus}))
         kind = f"nodes of {facts.cpu_level or facts.arch}{f' with {gpus}' if gpus else ''}"
         kinds[kind] = (*kinds.get(kind, ()), *nodes)
-    return kinds
-
-
-def groups_by_kind(evidence: Evidence) -> Mapping[str, tuple[str, ...]]:
-    """Return the kinds that can be compared within themselves, if there are several: those with three nodes or more.
-
-    Nodes of smaller kinds are added to the largest one.
-    """
-    kinds = kinds_of(evidence)
     large = {kind: nodes for kind, nodes in kinds.items() if len(nodes) >= QUORUM}
     if len(large) < 2:
         return {}
@@ -198,9 +180,9 @@ _Outcome = tuple[bool | None, tuple[str, ...]]
 
 def matrix(evidence: Evidence) -> tuple[MatrixRow, ...]:
     """Return every published entry on every asked node. Nodes with the same outcome are one row, the largest first."""
-    told = _answers(evidence)
+    lost = _GpuAnswer({}, None, tuple(reply.node for reply in evidence.fleet.missing))
+    told = [*_answers(evidence), lost]
     bare = frozenset(evidence.mounts.nodes).difference(evidence.mounts.sound.nodes)
-    missing = [reply.node for reply in evidence.fleet.missing]
     shells = _without_modules(evidence) | dict.fromkeys(_without_jobs(evidence), "jobs there do not answer")
     places = {install.entry: number for number, install in enumerate(evidence.plan.installs) if install.file}
     rows = []
@@ -208,10 +190,8 @@ def matrix(evidence: Evidence) -> tuple[MatrixRow, ...]:
         found: dict[_Outcome, list[str]] = {}
         for each in told:
             outcome = _outcome(entry, needs, each, places.get(entry))
-            for node in each.nodes:
+            for node in each.nodes:  # a node without the prefix gets no job
                 found.setdefault(_NO_PREFIX if node in bare else _in_shells(outcome, shells.get(node)), []).append(node)
-        for node in missing:  # a node without the prefix gets no job
-            found.setdefault(_NO_PREFIX if node in bare else _UNKNOWN, []).append(node)
         ordered = sorted(found.items(), key=lambda item: (-len(item[1]), not item[0][0], item[0][1]))
         rows += [MatrixRow(entry, fold(nodes), fit, reasons) for (fit, reasons), nodes in ordered]
     return tuple(rows)
@@ -233,12 +213,10 @@ def _outcome(entry: str, needs: NodeNeeds, told: _GpuAnswer, place: int | None) 
     reasons = unfit(needs, told.facts)
     if libraries := missing_libraries(entry, told.raw):
         reasons = (*reasons, f"no {', '.join(sorted(libraries))}")
-    if bad := bad_installs(told.raw).get(entry):
+    loads = "it does not load" if f"loading.failed.{entry}" in told.raw else ""
+    bad = bad_installs(told.raw).get(entry) or loads or start_fault(told.raw.get(f"software.status.{entry}", ""))
+    if bad and not bad.startswith("no end"):
         reasons = (*reasons, bad)
-    elif f"loading.failed.{entry}" in told.raw:
-        reasons = (*reasons, "it does not load")
-    elif fault := told.raw.get(f"software.status.{entry}"):
-        reasons = (*reasons, fault) if (fault := start_fault(fault)) and not fault.startswith("no end") else reasons
     if reasons:
         return False, reasons
     if place is None or not is_seen(place, told.raw):
@@ -273,9 +251,9 @@ def _without_modules(evidence: Evidence) -> dict[str, str]:
     """
     found: dict[str, dict[str, list[str]]] = {}
     for shell in evidence.each_shell():
-        for group in shell.fleet.groups if shell.account == "user" else ():
-            if lack := _lack(group.facts, shell, str(evidence.site.prefix)):
-                for node in group.nodes:
+        if shell.account == "user":
+            for lack, nodes in shell.fleet.by(partial(_lack, shell, f"{evidence.site.prefix}/")).items():
+                for node in nodes:
                     found.setdefault(node, {}).setdefault(lack, []).append(shell.context.name)
     return {
         node: "; ".join(f"{lack} in {', '.join(names)}" for lack, names in of_node.items())
@@ -283,15 +261,10 @@ def _without_modules(evidence: Evidence) -> dict[str, str]:
     }
 
 
-def _lack(facts: Facts, shell: AskedShell, prefix: str) -> str:
-    key = shell.key
-    end = facts.get(f"{key}end", "")
-    if end == "absent" or not any(fact.startswith(key) for fact in facts):
-        return ""  # there is no such shell, or it was not asked
+def _lack(shell: AskedShell, published: str, facts: Facts) -> str | None:
+    end = facts.get(f"{shell.key}end", "")
     if end:
-        return f"no shell ({end})" if end.startswith(NO_USER) else "a shell that cannot be probed"
-    if shell.context.shell != "wrap" and facts.get(f"{key}module", "yes") != "yes":
+        return "a shell that cannot be probed" if end != "absent" else None
+    if shell.context.shell != "wrap" and facts.get(f"{shell.key}module", "yes") != "yes":
         return "no `module`"
-    if f"{prefix}/" not in facts.get(f"{key}modulepath", f"{prefix}/"):
-        return "no published modules"
-    return ""
+    return "no published modules" if published not in facts.get(f"{shell.key}modulepath", published) else None

@@ -13,9 +13,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from envmgr.audit.text import place
+from envmgr.audit.text import head
 from envmgr.nodes.sets import expand
 from envmgr.wording import escaped
 
@@ -28,47 +28,36 @@ _STATES = ("unreachable", "silent", "answered")  # the worst first: a node that 
 
 
 def result_text(result: AuditResult) -> str:
-    bad = [finding for finding in result.every if finding.severity != "note"]
-    failures = ["; ".join(_parts(finding)) for finding in bad]
-    if result.exit_code == 3:
-        failures.insert(0, result.lacked)
-    states = _states(result)
-    count = Counter(node for finding in bad for node in expand(finding.nodes))
-    return _document(
-        failures,
-        nodes_total=len(states),
-        nodes_available=sum(state == "answered" for state in states.values()),
-        nodes_unavailable=sum(state != "answered" for state in states.values()),
-        nodes=[{"name": n, "state": state, "failures": count[n]} for n, state in sorted(states.items())],
-        checks=list(result.checks),
-        notes=len(result.every) - len(bad),
-        published_generation=result.generation,
-        published_entries=len(result.entries),
-    )
+    failures = ["; ".join(_parts(finding)) for finding in result.every if finding.severity != "note"]
+    return _document([result.lacked.text, *failures] if result.exit_code == 3 else failures, result)
 
 
 def error_text(error: EnvmgrError, *, now: float) -> str:  # noqa: ARG001 - the file's own time says it
     """Return the text for an audit that could not run, with its error as the only failure."""
     hint = f"; hint: {error.hint}" if error.hint else ""
-    return _document([f"{error.head}{''.join(f'; {line}' for line in error.context)}{hint}"])
+    return _document([f"{error.head}{''.join(f'; {line}' for line in error.context)}{hint}"], None)
 
 
-def _document(failures: list[str], **fields: Any) -> str:
+def _document(failures: list[str], result: AuditResult | None) -> str:
     """Return the document in the order of its names, as theirs is. ASCII is right in every encoding that stdout may
     have.
     """
-    nothing = {
-        "nodes_total": 0,
-        "nodes_available": 0,
-        "nodes_unavailable": 0,
-        "nodes": [],
-        "checks": [],
-        "notes": 0,
-        "published_generation": None,
-        "published_entries": 0,
-    }
     lines = [escaped(" ".join(failure.split())) for failure in failures]  # one line each: they are printed verbatim
-    found = {**nothing, **fields, "ok": not lines, "failures": lines}
+    states, every = (_states(result), result.every) if result else ({}, ())
+    count = Counter(node for finding in every if finding.severity != "note" for node in expand(finding.nodes))
+    available = sum(state == "answered" for state in states.values())
+    found = {
+        "ok": not lines,
+        "failures": lines,
+        "nodes_total": len(states),
+        "nodes_available": available,
+        "nodes_unavailable": len(states) - available,
+        "nodes": [{"name": n, "state": state, "failures": count[n]} for n, state in sorted(states.items())],
+        "checks": list(result.checks) if result else [],
+        "notes": sum(finding.severity == "note" for finding in every),
+        "published_generation": result.generation if result else None,
+        "published_entries": len(result.entries) if result else 0,
+    }
     return json.dumps(found, indent=2, sort_keys=True) + "\n"
 
 
@@ -84,7 +73,7 @@ def _states(result: AuditResult) -> dict[str, str]:
 
 
 def _parts(finding: Finding) -> Iterator[str]:
-    yield f"{finding.severity}[{finding.check}] {place(finding)}: {finding.where}: {finding.found}"
+    yield f"{head(finding)}: {finding.found}"
     if finding.expected:
         yield f"expected: {finding.expected}"
     if finding.hint:

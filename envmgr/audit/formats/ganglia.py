@@ -8,10 +8,10 @@ Source: gmetric(1); gmond.conf(5), "Metric".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from envmgr.audit.metrics import HELP, Metric, metrics_of, metrics_of_failure
+from envmgr.audit.metrics import HELP, Sample, metrics_of, metrics_of_failure
 from envmgr.system.shelltext import words
 
 if TYPE_CHECKING:
@@ -19,30 +19,31 @@ if TYPE_CHECKING:
     from envmgr.errors import EnvmgrError
 
 _EVERY, _FORGOTTEN = 3600, 6 * 3600  # seconds between two audits by the shipped timer; until gmond forgets a metric
+_REASON = "envmgr_audit_error_info"  # a text
 
 
 def result_text(result: AuditResult) -> str:
-    return _script(metrics_of(result))
+    samples = [*metrics_of(result)]
+    if result.exit_code != 3:
+        samples.append((_REASON, {"reference": "none"}, 1))  # one that is not sent again stays until it is forgotten
+    return _script(samples)
 
 
 def error_text(error: EnvmgrError, *, now: float) -> str | None:
     return _script(metrics_of_failure(error, now)) or None
 
 
-def _script(metrics: Iterable[Metric]) -> str:
+def _script(samples: Iterable[Sample]) -> str:
     """Return the lines. `$GMETRIC` names another command than `gmetric`, or gives it options."""
-    return "".join(f"${{GMETRIC:-gmetric}} {words(*line)}\n" for metric in metrics for line in _lines(metric))
+    sent = (words(*_words(*sample)) for sample in samples if sample[0] != "envmgr_audit_node_findings")
+    return "".join(f"${{GMETRIC:-gmetric}} {line}\n" for line in sent)
 
 
-def _lines(metric: Metric) -> Iterator[tuple[str, ...]]:
-    samples = [*metric.samples]
-    about = "-g", "envmgr", "-D", HELP[metric.name], "-x", str(_EVERY), "-d", str(_FORGOTTEN)
-    if metric.name == "envmgr_audit_error_info":  # a text; one that is not sent again stays until it is forgotten
-        reference = samples[0][0]["reference"] if samples else "none"
-        yield "-n", metric.name, "-v", _plain(reference), "-t", "string", *about
-    elif metric.name != "envmgr_audit_node_findings":
-        for labels, value in samples:
-            yield "-n", _plain("_".join((metric.name, *labels.values()))), "-v", str(value), "-t", "double", *about
+def _words(name: str, labels: Mapping[str, str], value: float) -> tuple[str, ...]:
+    about = "-g", "envmgr", "-D", HELP[name], "-x", str(_EVERY), "-d", str(_FORGOTTEN)
+    if name == _REASON:
+        return "-n", name, "-v", _plain(labels["reference"]), "-t", "string", *about
+    return "-n", _plain("_".join((name, *labels.values()))), "-v", str(value), "-t", "double", *about
 
 
 def _plain(text: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from envmgr.audit.text import place
+from envmgr.audit.text import head
 from envmgr.nodes.sets import expand, fold
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def result_text(result: AuditResult) -> str:
     missing = frozenset(nodes) - {node for asked in result.asked for node in expand(asked.answered)}  # in every way
     suites = [_suite(c, list(_cases(c, result.every, nodes, missing)), result.finished) for c in checks]
     if result.exit_code == 3:
-        suites.insert(0, _could_not(result.lacked, "", result.finished))
+        suites.insert(0, _could_not(result.lacked.text, "", result.finished))
     return _document(suites, result.seconds)
 
 
@@ -79,7 +79,7 @@ def _blocks(findings: Iterable[Finding]) -> str:
 
 
 def _lines(finding: Finding) -> Iterable[str]:
-    yield f"{finding.severity}[{finding.check}] {place(finding)}: {finding.where}"
+    yield head(finding)
     rows = {"found": finding.found, "expected": finding.expected, "hint": finding.hint}
     yield from (f"  {name:<9} {text}" for name, text in rows.items() if text)
 
@@ -93,22 +93,22 @@ def _could_not(message: str, text: str, when: float) -> ET.Element:
 def _suite(name: str, cases: Sequence[ET.Element], when: float) -> ET.Element:
     """Return a test suite. `when` is epoch seconds; the format's timestamps have no zone, and are UTC here."""
     stamp = datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    suite = ET.Element("testsuite", {"name": _clean(name), **_counts(cases), "time": "0", "timestamp": stamp})
+    suite = ET.Element("testsuite", name=_clean(name))
     suite.extend(cases)
+    skipped = str(len([*suite.iter("skipped")]))
+    suite.attrib |= {**_counts(suite), "skipped": skipped, "time": "0", "timestamp": stamp}
     return suite
 
 
-def _counts(cases: Sequence[ET.Element]) -> dict[str, str]:
-    kinds = {"failures": "failure", "errors": "error", "skipped": "skipped"}
-    return {"tests": str(len(cases))} | {
-        k: str(sum(c.find(tag) is not None for c in cases)) for k, tag in kinds.items()
-    }
+def _counts(of: ET.Element) -> dict[str, str]:
+    tags = {"tests": "testcase", "failures": "failure", "errors": "error"}
+    return {name: str(len([*of.iter(tag)])) for name, tag in tags.items()}
 
 
 def _document(suites: Sequence[ET.Element], seconds: float) -> str:
-    total = {k: str(sum(int(s.attrib[k]) for s in suites)) for k in ("tests", "failures", "errors")}
-    root = ET.Element("testsuites", {"name": "envmgr audit", **total, "time": f"{seconds:.3f}"})
+    root = ET.Element("testsuites", name="envmgr audit")
     root.extend(suites)
+    root.attrib |= {**_counts(root), "time": f"{seconds:.3f}"}
     ET.indent(root)
     # written with character references: right in every encoding that stdout may have
     xml: bytes = ET.tostring(root, encoding="us-ascii")

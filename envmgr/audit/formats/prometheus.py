@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from envmgr.audit.metrics import HELP, Metric, metrics_of, metrics_of_failure
+from envmgr.audit.metrics import HELP, Sample, metrics_of, metrics_of_failure
 
 if TYPE_CHECKING:
     from envmgr.audit.result import AuditResult
@@ -23,18 +23,14 @@ def error_text(error: EnvmgrError, *, now: float) -> str | None:
     return exposition(metrics_of_failure(error, now)) or None
 
 
-def exposition(metrics: Iterable[Metric]) -> str:
-    """Return the text of gauges; one without series is left out."""
-    lines = []
-    for metric in metrics:
-        samples = list(metric.samples)
-        if samples:
-            lines.append(f"# HELP {metric.name} {HELP[metric.name]}")
-            lines.append(f"# TYPE {metric.name} gauge")
-        for labels, value in samples:
-            inside = ",".join(f'{name}="{escape(text)}"' for name, text in labels.items())
-            lines.append(f"{metric.name}{f'{{{inside}}}' if inside else ''} {value}")
-    return "".join(f"{line}\n" for line in lines)
+def exposition(samples: Iterable[Sample]) -> str:
+    """Return the text of gauges; one without samples is left out."""
+    lines: dict[str, list[str]] = {name: [] for name in HELP}
+    for name, labels, value in samples:
+        inside = ",".join(f'{label}="{escape(text)}"' for label, text in labels.items())
+        lines[name] = lines[name] or [f"# HELP {name} {HELP[name]}\n# TYPE {name} gauge"]
+        lines[name].append(f"{name}{f'{{{inside}}}' if inside else ''} {value}")
+    return "".join(f"{line}\n" for of in lines.values() for line in of)
 
 
 def escape(value: str) -> str:

@@ -46,7 +46,7 @@ def _said(row: AlikeRow, key: str, value: str, nodes: list[str], shell: AskedShe
     first = re.sub(r" (not writable|a file|\S+)$", "", value)
     given = {"key": key, "value": value, "user": user, "first": first}
     given |= {"first_key": key.partition(" ")[0], "last_key": key.partition(" ")[2]}
-    hint = hint_of(row.hint.filled(given), nodes)
+    hint = hint_of(row.hint.filled(given), fold(nodes))
     place = shell.where if shell else key
     says = fill(row.says, given)
     finding = AuditFinding(

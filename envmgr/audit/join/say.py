@@ -100,7 +100,7 @@ def _hint(what: Difference, view: View) -> Hint:
     if not what.known:
         return look("make them alike; `--reference NODE` says which node is right")
     if steps := _told(what)[2]:
-        return hint_of(steps, what.nodes)
+        return hint_of(steps, fold(what.nodes))
     if what.right is None:
         return look("take it away, or give it to all")
     if what.kind != "file" or what.value is None:

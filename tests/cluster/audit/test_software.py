@@ -150,7 +150,7 @@ def test_verify_says_what_it_saw_and_no_more(audited: Audited) -> None:
         said = audited.cluster.envmgr(["verify", "--nodes", "c[1-3],nosuch9", "hello/1.0"])
     assert said.code == 1
     lines = said.stdout.splitlines()
-    assert "error[node]: c3: c3: could not look: sha256sum: cannot load libcrypto" in lines
+    assert f"error[install]: c3: hello/1.0: {path}: could not be hashed" in lines
     assert "1 install verified, on c[1-2], 0 differ from their manifest" in lines
     assert "not verified: c3,nosuch9" in lines
     unread = f"cp -a {root} /var/tmp/other && chmod 0 /var/tmp/other/bin/python && mount --bind /var/tmp/other {root}"

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import pytest
 
 from envmgr.audit.checks import get_check
-from envmgr.audit.findings import Caused
+from envmgr.audit.findings import AuditFinding, Caused, Loose
 from envmgr.audit.inventory.alike_rows import ROWS
 from envmgr.audit.inventory.kinds import KINDS
 from envmgr.audit.judge import judge
-from envmgr.audit.model import Check, Found
+from envmgr.audit.model import Check
 from envmgr.audit.second_look import Seen, Wanted
 from envmgr.audit.table import CheckTable
 from envmgr.probe.model import CONTEXTS, ShellContext
@@ -24,7 +24,7 @@ USES = {"env": r"PYTHONPATH\t/opt/a/python"}
 
 def judged(
     facts: Mapping[str, str],
-    *harms: Found,
+    *harms: Loose,
     odd: Mapping[str, str] | None = None,
     sets: Mapping[str, str] | None = None,
     nodes: tuple[str, ...] = NODES,
@@ -58,7 +58,8 @@ def judged(
 
 
 def test_folder_that_no_user_can_enter_is_told_with_what_lacks_below_it() -> None:
-    no_home = Found("error", "bash-login (alice)", "no /home/alice", nodes=NODES, context="bash-login", account="user")
+    told = AuditFinding("contexts", "error", "bash-login (alice)", "no /home/alice", nodes="c[1-3]")
+    no_home = Loose(told, "bash-login", "user")
     closed = {"dir": r"/home\t750 root:root", "folder": r"HOME\t/home/alice missing"}
     (cause,) = judged(closed, no_home)
     assert (cause.nodes, cause.where, cause.hint) == ("c[1-3]", "/home", "on the node: `chmod o+rx /home`")
@@ -182,26 +183,19 @@ def test_line_that_a_trace_shows_is_named_and_all_that_it_sets_is_one_cause() ->
 
 
 def test_what_a_known_harm_breaks_or_leads_to_follows_from_it_and_nothing_else_does() -> None:
-    said = Found(
-        "error",
-        "bash-login (alice)",
-        "cannot import /opt/a/python/x.py",
-        nodes=NODES,
-        context="bash-login",
-        account="user",
-    )
-    other = Found(
-        "error", "bash-login (alice)", "no `module` command", nodes=NODES, context="bash-login", account="user"
+    said, other = (
+        Loose(AuditFinding("contexts", "error", "bash-login (alice)", found, nodes="c[1-3]"), "bash-login", "user")
+        for found in ("cannot import /opt/a/python/x.py", "no `module` command")
     )
     found = judged(USES, said, other)
     assert [(each.found, [c.found for c in each.consequences]) for each in found] == [
-        (said.found, [PYTHONPATH]),
-        (other.found, []),
+        (said.finding.found, [PYTHONPATH]),
+        (other.finding.found, []),
     ]
     (one,) = judged({"ifs": r"IFS\t:"}, other)
     assert [each.found for each in (one, *one.consequences)] == [
         "IFS is `:`: words are not split at blanks",
-        other.found,
+        other.finding.found,
     ]
 
 

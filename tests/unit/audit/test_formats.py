@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from envmgr.audit.findings import Caused as Finding
 from envmgr.audit.formats.prometheus import exposition
-from envmgr.audit.metrics import MOST_NODES, Metric
+from envmgr.audit.metrics import MOST_NODES
 from envmgr.audit.result import AuditResult, ExplainResult, WayAnswers
 from envmgr.cli.render import to_data, write_report
 from envmgr.errors import Bug, EnvmgrError, Interrupted
@@ -135,8 +135,8 @@ def test_a_broken_fleet_has_a_bounded_number_of_series_the_worst_nodes_first() -
 
 @given(st.dictionaries(st.text(), st.integers(-1000, 1000), min_size=1, max_size=4))
 def test_any_label_value_comes_back(values: dict[str, int]) -> None:
-    metric = Metric("envmgr_audit_error_info", [({"reference": value}, number) for value, number in values.items()])
-    back = parse(exposition([metric]))["envmgr_audit_error_info"]
+    name = "envmgr_audit_error_info"
+    back = parse(exposition((name, {"reference": value}, number) for value, number in values.items()))[name]
     assert {dict(labels)["reference"]: number for labels, number in back.items()} == values
 
 

@@ -8,12 +8,14 @@ from dataclasses import replace
 import pytest
 
 from envmgr.audit.checks import get_check
+from envmgr.audit.findings import AuditFinding, Loose
 from envmgr.audit.inventory.differences import differences
 from envmgr.audit.inventory.places import places_of
 from envmgr.audit.judge import judge
-from envmgr.audit.model import Check, Evidence, Found
+from envmgr.audit.model import Check, Evidence
 from envmgr.audit.second_look import SECRET, Seen, Wanted
 from envmgr.audit.table import CheckTable
+from envmgr.nodes.sets import fold
 from envmgr.probe.model import CONTEXTS
 from tests.helpers.evidence import evidence
 
@@ -25,11 +27,11 @@ LOGIN = "ctx.bash-login.user."
 
 def judged(
     odd: Mapping[str, str],
-    *harms: Found,
+    *harms: Loose,
     usual: Mapping[str, str] | None = None,
     seen: Mapping[str, Mapping[str, str]] | None = None,
     nodes: tuple[str, ...] = NODES,
-    later: tuple[Found, ...] = (),
+    later: tuple[Loose, ...] = (),
     files: tuple[str, ...] | None = None,
     login: Mapping[str, str] | None = None,
 ) -> list[str]:
@@ -64,8 +66,8 @@ def judged(
     ]
 
 
-def harm(found: str, *nodes: str, where: str = "bash-login (alice)") -> Found:
-    return Found("error", where, found, nodes=nodes or ("c2",), context="bash-login", account="user")
+def harm(found: str, *nodes: str, check: str = "contexts", where: str = "bash-login (alice)") -> Loose:
+    return Loose(AuditFinding(check, "error", where, found, nodes=fold(nodes or ("c2",))), "bash-login", "user")
 
 
 def test_nodes_that_are_alike_have_nothing_to_tell() -> None:
@@ -135,14 +137,16 @@ def test_line_that_all_nodes_have_explains_what_all_have_and_no_difference_does(
 
 def test_what_is_wrong_later_in_a_shell_follows_from_what_is_wrong_before() -> None:
     mount = {"inventory.mount": r"/usr/share/lmod\ttmpfs none rw"}
-    later = harm("`module load hello/1.0` does nothing", where="hello/1.0")
+    later = harm("`module load hello/1.0` does nothing", check="loading", where="hello/1.0")
     told = judged(mount, harm("no /usr/share/lmod/lmod/init/bash"), later=(later,))
     assert [text.partition(": ")[0] for text in told] == ["error c2"]
     assert told[0].endswith("> no /usr/share/lmod/lmod/init/bash > `module load hello/1.0` does nothing")
 
 
 def test_program_that_is_expected_below_a_mount_needs_its_options() -> None:
-    broken = Found("error", "hello/1.0", "bin/x: cannot be executed", "/sw/store/hello/bin/x", nodes=("c2",))
+    broken = Loose(
+        AuditFinding("software", "error", "hello/1.0", "bin/x: cannot be executed", "/sw/store/bin/x", nodes="c2")
+    )
     told = judged(
         {"inventory.mount": r"/sw\tnfs s:/x noexec,rw"}, broken, usual={"inventory.mount": r"/sw\tnfs s:/x rw"}
     )
@@ -328,7 +332,7 @@ def test_two_login_nodes_may_have_other_daemons() -> None:
 def test_stage_of_a_login_shell_that_ends_follows_from_what_that_shell_reads() -> None:
     told = judged(
         {"inventory.file": rf"/etc/profile.d/a.sh\t{FILE}"},
-        Found("error", "ssh", "asking Lmod in a login shell: the shell ended", nodes=("c2",)),
+        Loose(AuditFinding("contexts", "error", "ssh", "asking Lmod in a login shell: the shell ended", nodes="c2")),
         usual={"inventory.file": ""},
         seen={"c2": {"second_look.bash-login.user": r"read\t/etc/profile.d/a.sh"}},
     )

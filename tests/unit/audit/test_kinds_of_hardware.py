@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from envmgr.audit.fit.matrix import groups_by_kind, kinds_of
+from envmgr.audit.fit.matrix import groups_by_kind
 from envmgr.audit.model import Evidence
 from tests.helpers.evidence import evidence
 from tests.helpers.hardware import NODE, driven
@@ -12,17 +10,17 @@ from tests.helpers.hardware import NODE, driven
 PLAIN, GPU = NODE, driven("535.54.03", "nvidia 8.0 {} NVIDIA A100")
 
 
-def of(plain: int, gpus: int) -> Evidence:
+def of(plain: int, gpus: int, *, alone: bool = True) -> Evidence:
     nodes = {f"c{n}": PLAIN for n in range(1, plain + 1)} | {f"g{n}": GPU for n in range(1, gpus + 1)}
-    given = evidence(nodes, alone=True)
-    return replace(given, kinds=groups_by_kind(given))
+    return evidence(nodes, alone=alone)
 
 
 def test_nodes_of_like_hardware_are_a_kind() -> None:
-    kinds = kinds_of(of(3, 2))
-    assert sorted(map(len, kinds.values())) == [2, 3]
+    kinds = groups_by_kind(of(3, 4))
+    assert sorted(map(len, kinds.values())) == [3, 4]
     assert any("A100" in name for name in kinds)
-    assert kinds_of(evidence({"c1": PLAIN, "g1": GPU})) == {}  # of a site, which says what its groups are
+    assert groups_by_kind(of(3, 2)) == {}
+    assert groups_by_kind(of(3, 4, alone=False)) == {}  # of a site, which says what its groups are
 
 
 def test_one_node_of_a_kind_is_like_the_most() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from envmgr.audit.judge import loose_of, rows_of
+from envmgr.audit.judge import rows_of
 from envmgr.audit.look import JudgeOne, Look, Place, Said, each_answer, looked_at, say
 from envmgr.audit.model import Check
 from envmgr.audit.table import CheckTable, Fact, Words
@@ -63,7 +63,7 @@ def test_facts_of_a_shell_have_no_key_of_it_and_its_place_is_the_shell() -> None
 
 def test_row_with_a_cause_is_about_the_login_shell_and_says_what_a_line_may_have_set() -> None:
     check = Check(judge=each_answer(lambda _: [say("set")], "login"), table=TABLE)
-    (one,) = loose_of("x", rows_of(check, evidence({"c1": {}})))
+    (one,) = rows_of(check, evidence({"c1": {}}))
     assert (one.context, one.account, one.names) == ("bash-login", "user", ("X", ":umask"))
 
 

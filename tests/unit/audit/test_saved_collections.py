@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from envmgr.audit.checks import get_check
-from envmgr.audit.judge import loose_of, rows_of
+from envmgr.audit.judge import rows_of
 from envmgr.catalog.site import load_site
 from envmgr.modules.nodesetup import hook_digest, hook_names, node_files
 from envmgr.probe.model import CONTEXTS
@@ -104,5 +104,5 @@ def test_digest_of_the_hook_is_that_of_its_files_as_a_node_adds_them_up(tmp_path
 )
 def test_variable_is_named_that_a_line_sets(said: dict[str, str], variable: str, found: str) -> None:
     given = hand_made({"c1": said, "c2": said}, asked=((LOGIN, "user", "ssh"),))
-    (one,) = loose_of(CHECK.name, rows_of(CHECK, given))
+    (one,) = rows_of(CHECK, given)
     assert (one.finding.found, one.context, one.account, one.names) == (found, "bash-login", "user", (variable,))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +12,7 @@ from envmgr.audit.judge import judge
 from envmgr.audit.plan import ExpectedInstall
 from envmgr.nodes.envelope import Reply
 from envmgr.probe.model import CONTEXTS, Group
-from tests.helpers.evidence import audit_plan, evidence, found, site, told
+from tests.helpers.evidence import audit_plan, evidence, site, told
 
 LOGIN = CONTEXTS[0]
 KEY = "ctx.bash-login.user."
@@ -96,14 +94,3 @@ def test_no_job_is_sent_to_a_node_with_a_mount_that_hangs() -> None:
     assert line.startswith(
         f"note c2: Slurm (inherited environment): unreachable: {reason} | an answer | another finding says why"
     )
-
-
-def test_device_is_made_beside_its_place_and_what_lies_over_it_is_taken_away(tmp_path: Path) -> None:
-    given = found(nodes, evidence({"c1": {"probe": "/dev/null cannot be written"}, "c2": {}}))
-    (command,) = (hint.split("`")[1] for finding in given if "mknod" in (hint := finding.hint))
-    over, _, made = command.partition("; ")
-    assert over == "grep -q -w -F /dev/null /proc/self/mountinfo && umount /dev/null"
-    device = tmp_path / "null"
-    mknod = 'mknod() { [ "$*" = "-m 666 $3 c 1 3" ] && : >"$3"; }'
-    subprocess.run(["/bin/sh", "-c", f"{mknod}; {made.replace('/dev/null', str(device))}"], check=True)
-    assert [*tmp_path.iterdir()] == [device]

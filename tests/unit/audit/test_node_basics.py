@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 
 from envmgr.audit.ask.ask_nodes import where_nothing_hangs, why_not
-from envmgr.audit.checks import all_checks, mount, nodes, site_modules
+from envmgr.audit.checks import all_checks, mount, nodes
 from envmgr.audit.judge import judge
-from envmgr.audit.plan import ExpectedInstall
 from envmgr.nodes.envelope import Reply
 from envmgr.probe.model import CONTEXTS, Group
-from tests.helpers.evidence import audit_plan, evidence, site, told
+from tests.helpers.evidence import evidence, told
 
 LOGIN = CONTEXTS[0]
 KEY = "ctx.bash-login.user."
@@ -23,15 +22,6 @@ def test_folder_on_the_way_to_the_prefix_that_users_cannot_enter() -> None:
     given = evidence({"c1": HEALTHY, "c2": HEALTHY | {"mount.user_stopped": "750 root:root /cluster"}})
     (line,) = told(mount, given)
     assert line.startswith("error c2: /sw: alice cannot enter /cluster (mode 750, root:root) | ")
-
-
-def test_program_of_a_site_module_that_entries_have_too() -> None:
-    facts = {"site_modules.loads.paraview/5": "yes", "site_modules.brings.paraview/5": "/opt/paraview/bin/python3"}
-    install = ExpectedInstall("hello/1.0", "/sw/store/hello", "bin/python", "bin/python")
-    given = evidence({"c1": facts})
-    assert told(site_modules, given) == []  # no entry has one
-    (line,) = told(site_modules, replace(given, plan=audit_plan(site(), installs=(install,))))
-    assert line.startswith("note c1: paraview/5: brings /opt/paraview/bin/python3")
 
 
 @pytest.mark.parametrize("text", ["", "x", "1.5", "²", "-"])

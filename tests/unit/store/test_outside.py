@@ -140,7 +140,6 @@ def test_nodes_list_a_tree_as_it_is_recorded(tree: Path, how: How, ignore: tuple
     assert done.stdout.splitlines() == [
         f"@outside.shape.0={right}",
         "@outside.seen=1",
-        "@outside.bad.1=No such file or directory",
         "@outside.seen=2",
     ]
     assert done.stderr == ""

@@ -37,7 +37,7 @@ from envmgr.modules.node_paths import (
     SLURM_LINE,
     TASK_PROLOG,
 )
-from envmgr.system.files import sha256_bytes, shipped
+from envmgr.system.files import shipped
 from envmgr.system.modes import as_user, opening
 from envmgr.system.shelltext import assign, quote
 
@@ -292,16 +292,6 @@ def _signing_settings(site: Site, floor: int) -> str:
     return assign(
         signed=site.policies.unsigned, signed_days="" if days is None else str(max(1, int(days))), signed_floor=floor
     )
-
-
-def hook_names() -> tuple[str, ...]:
-    """Return the files of the hook, in the order in which `hook_digest` takes them."""
-    return tuple(_HOOK_FILES)
-
-
-def hook_digest() -> str:
-    """Return the sha256 of the hook's files, one after the other, as `node_files` puts them into HOOK."""
-    return sha256_bytes("".join(_text(f"lmod/{name}") for name in _HOOK_FILES).encode())
 
 
 def _text(name: str) -> str:

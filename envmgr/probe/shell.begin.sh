@@ -30,7 +30,6 @@ chmod 755 "$tmp"
 mkfifo "$tmp/ended" && exec 3<>"$tmp/ended" # each job's end is a line of it
 echo ": a line that start-up files leave" >"$tmp/line" # harmless to a shell that reads it
 find "${tmp%/*}" -maxdepth 1 -name 'envmgr-audit.*' -user "$probe_uid" -mmin +1440 -exec rm -rf {} + 2>/dev/null
-own addresses "$(hostname -I 2>/dev/null || :)"
 # shellcheck disable=SC2034 # of account_of
 who=$tmp/who.out
 # shellcheck disable=SC2034 # the mark of stages behind start-up files

@@ -34,7 +34,7 @@ from envmgr.audit.plan import AuditPlan
 from envmgr.audit.table import hint_by
 from envmgr.backends import all_backends
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, Verdict, judge_gpu, level_flags, unfit, without_gpu
-from envmgr.catalog.gpus import FLOORS, covers, same_effect, toolkit_driver
+from envmgr.catalog.gpus import FLOORS, covers, toolkit_driver
 from envmgr.catalog.settings import quoted, site_line
 from envmgr.catalog.site_file import CPU_ORDER
 from envmgr.nodes.access import gpu_request
@@ -139,12 +139,6 @@ def _entry(
             branch = toolkit_driver(needs.gpu.cuda or "").partition(".")[0]
             newer = f"of branch {branch} or newer" if branch else "that knows it"
             yield say("no_jit", entry=entry, reason=judged.reason, newer=newer), nodes
-        elif judged.verdict in (Verdict.FORWARD, Verdict.UNKNOWN):
-            row = "forward" if judged.verdict == Verdict.FORWARD else "unknown"
-            yield say(row, entry=entry, reason=judged.reason), nodes
-    stated, found = needs.requires.compute_capability, needs.gpu.codes if needs.gpu is not None else None
-    if stated and found and not same_effect(stated, found):  # what was measured in the install counts
-        yield say("other_code", entry=entry, found=", ".join(found), said=", ".join(stated)), ()
 
 
 def _places(evidence: Evidence) -> dict[str, frozenset[str]]:

@@ -24,17 +24,17 @@ for images_info in "$images_dir"/*.info; do
   images_is=part
   if [ -e "$images_file" ]; then
     images_now="$(stat -c '%i %s %.9Y %.9Z' "$images_file")"
-    images_is=unread
+    images_is=right # or not read
+    images_left=$((images_end - $(date +%s)))
     # shellcheck disable=SC2016 # the inner shell's
     if { read -r images_read images_had <"$images_dir/$images_name.read"; } 2>/dev/null &&
       [ "$images_now $images_sha256" = "$images_had" ] && [ $(($(date +%s) - images_read)) -lt 86400 ]; then
-      images_is=right
-    elif images_left=$((images_end - $(date +%s))) && [ "$images_left" -gt 0 ] &&
-      images_sum=$(timeout "$images_left" sh -c 'dd if="$0" bs=1M iflag=noatime 2>/dev/null | sha256sum' "$images_file"); then
-      images_is=wrong
+      :
+    elif [ "$images_left" -gt 0 ] && images_sum=$(timeout "$images_left" sh -c 'dd if="$0" bs=1M iflag=noatime 2>/dev/null | sha256sum' "$images_file"); then
       if [ "${images_sum%% *}" = "$images_sha256" ]; then
-        images_is=right
         { echo "$(date +%s) $images_now $images_sha256" >"$images_dir/$images_name.read"; } 2>/dev/null || :
+      else
+        images_is=wrong
       fi
     fi
   fi

@@ -1,7 +1,7 @@
 """Images of installs on nodes (`envmgr stage`) are the right ones, whole, and where the site wants them.
 
 Each node says what is mounted from a loop device over an install's path, and which copies it has. A copy is read whole
-once a day, and after it was written to; one that takes longer than ten seconds is a note. What is mounted over an
+once a day, and after it was written to, as far as ten seconds allow. What is mounted over an
 install must be the install's own image, from the share or from the node's disk, and of the install as it is now. An
 image over the path of an install that `gc` has removed hides that. Where site.yaml has `staging`, each of its nodes
 must have its entries on its own disk, and no others. Nodes without images, and sites without `staging`, are not asked
@@ -10,7 +10,7 @@ for any.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -20,12 +20,11 @@ from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.table import fields_of
 from envmgr.errors import EnvmgrError
-from envmgr.nodes.sets import fold
 from envmgr.probe.shell import looked_key
 from envmgr.store.image import own_image, read_image
 from envmgr.store.manifest import read_manifest
 from envmgr.store.prefix import Install, Prefix
-from envmgr.system.shelltext import assign, quote, script_text
+from envmgr.system.shelltext import assign, script_text
 
 
 def probe(plan: AuditPlan) -> ProbeTexts:
@@ -95,62 +94,36 @@ def judge(evidence: Evidence) -> Rows:
 
 
 def _staged(images: Images, look: Look) -> Iterator[Said]:
+    evidence = look.evidence
     lines = (fields_of(line, 4) for line in look.lines("images.copies"))
     copies = {file: (path, sha256, state) for path, sha256, file, state in lines}
     for file, (path, sha256, state) in copies.items():
         if state == "wrong":
-            yield say("damaged", file=file, sha256=sha256, command=partial(_again, look.evidence, path))
-        elif state == "unread":
-            yield say("unread", file=file, command=partial(_anew, look.evidence, path))
+            yield say("damaged", file=file, sha256=sha256, entry=_entry(evidence, path))
     on_disk, is_asked = set(), look.nodes[0] in images.nodes
     for line in look.lines("images.mounted"):
         path, file = fields_of(line, 2)
-        of, mounted, sha256 = copies.get(file, ("", "", ""))
-        if (
-            of == path or not look.evidence.site.staging.quota
-        ):  # without a quota for copies, the share's image is wanted
+        of, sha256, _ = copies.get(file, ("", "", ""))
+        if of == path or not evidence.site.staging.quota:  # without a quota for copies, the share's image is wanted
             on_disk.add(path)
-        yield from _mounted(images, path, file, mounted if of == path else "", look)
+        install, right = _install(Prefix(evidence.site.prefix), path), images.sums.get(path)
+        own = not right or sha256 == right if of == path else install is not None and file == str(install.image)
+        if right is None or not own:
+            yield say("other", path=path, file=file)
+        elif is_asked and path not in images.wanted:
+            yield say("more", path=path)
+        elif not is_asked and (images.wanted or images.nodes):  # site.yaml says what is on all nodes
+            yield say("more_here", path=path, entry=_entry(evidence, path))
     for path in images.wanted if is_asked and look.has(looked_key("images", "node")) else ():
         if images.sums.get(path) and path not in on_disk:
             yield say("not_staged", path=path)
 
 
-def _mounted(images: Images, path: str, file: str, copy: str, look: Look) -> Iterator[Said]:
-    """Yield what is wrong with a mounted image; `copy` is the sha256 of the node's own copy, if it is one."""
-    install = _install(Prefix(look.evidence.site.prefix), path)
-    if path not in images.sums:
-        yield say("collected", path=path)
-    elif not copy and (install is None or file != str(install.image)):
-        yield say("other", path=path, file=file)
-    else:
-        sha256 = images.sums[path]
-        if copy and sha256 and copy != sha256:
-            yield say("older", path=path, sha256=sha256, command=partial(_again, look.evidence, path))
-        if look.nodes[0] not in images.nodes and (images.wanted or images.nodes):  # site.yaml says what is on all nodes
-            yield say("more", path=path, command=partial(_away, look.evidence, path))
-        elif look.nodes[0] in images.nodes and path not in images.wanted:
-            yield say("more", path=path, command="envmgr stage --sync")
-
-
-def _away(evidence: Evidence, path: str, nodes: Sequence[str]) -> str:
-    """Return the command that unmounts an image."""
-    return _again(evidence, path, nodes).partition(" && ")[0]
-
-
-def _anew(evidence: Evidence, path: str, nodes: Sequence[str]) -> str:
-    """Return the command that stages its entry again; the one that unmounts it, if no entry has it."""
-    return _again(evidence, path, nodes).rpartition(" && ")[2]
-
-
-def _again(evidence: Evidence, path: str, nodes: Sequence[str]) -> str:
-    """Return the command that unmounts an image, and stages the entry again."""
-    record = None if evidence.published is None else evidence.published.record
+def _entry(evidence: Evidence, path: str) -> str:
+    """Return the entry whose install it is, for `envmgr stage`."""
+    entries = {} if evidence.published is None else evidence.published.record.entries
     relative = path.removeprefix(f"{evidence.site.prefix}/")
-    entries = [] if record is None else sorted(n for n, each in record.entries.items() if relative in each.paths)
-    what = entries[0] if entries else "--all"
-    on = f"--nodes {quote(fold(nodes))}"
-    return f"envmgr stage --remove {what} {on}" + (f" && envmgr stage {what} {on}" if entries else "")
+    return next((name for name, each in sorted(entries.items()) if relative in each.paths), "--all")
 
 
 CHECK = Check(judge=judge, probe=probe, ask_controller=ask_controller, wants=frozenset({"published"}))

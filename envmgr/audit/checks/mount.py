@@ -5,12 +5,10 @@ Locks must be shared by all hosts that write there.
 Every probe reads how a node has the prefix from /proc/self/mountinfo, which no mount can hang. Then a separate process
 touches the prefix, and is left behind if it does not come back (autofs mounts at that moment). All other questions go
 only to nodes that answered, also the one about the ordinary user's access to the prefix. The right server is
-that of `mount:` in site.yaml, or else that of most like nodes.
+that of `mount:` in site.yaml; how mounts of like nodes differ is compared in the inventory.
 
 Other network mounts of a node, and mounts of programs (sshfs), must answer, too. A shell that touches a mount without
-an answer never ends. What shells lack on such a node is not reported separately, and no job is sent there. A local
-folder where the other nodes have a network mount is an unmounted prefix, or a copy that was left there; what is mounted
-over it is compared in the inventory.
+an answer never ends. What shells lack on such a node is not reported separately, and no job is sent there.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from statistics import median
 
 from envmgr.audit.controller import Controller
 from envmgr.audit.look import Look, Said, folded, looked_at, say
-from envmgr.audit.model import QUORUM, Check, Evidence, ProbeTexts, Rows, Values
+from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.openings import let_in
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.table import Where, fields_of
@@ -69,15 +67,12 @@ def judge(evidence: Evidence) -> Rows:
     yield from looked_at(_hung, fleet, evidence)
     if evidence.alone:
         return
-    sources = fleet.sound.by(_source)
-    right = evidence.site.mount.source or _right_source(sources, evidence)
-    mounts = [*(group.facts for group in fleet.groups), evidence.controller]
-    points = (facts["mount.point"] for facts in mounts if "mount.point" in facts and _source(facts) == right)
-    there, servers = next(points, str(evidence.site.prefix)), _servers(fleet, right)
-    yield from looked_at(partial(_mounted, right, there, servers), fleet, evidence, apart=servers)
-    alike, asked = fleet.sound.only(lambda facts: _source(facts) == right), evidence.answer(Writable)
-    yield from looked_at(partial(_options, asked), alike, evidence, apart=asked.nodes if asked else ())
-    yield from _slow(evidence, alike)
+    server = (evidence.site.mount.source or "").partition(":")[0].partition(".")[0]
+    servers = frozenset(node for node in fleet.nodes if node.partition(".")[0] == server)
+    yield from looked_at(partial(_mounted, servers), fleet, evidence, apart=servers)
+    asked = evidence.answer(Writable)
+    yield from looked_at(partial(_options, asked), fleet.sound, evidence, apart=asked.nodes if asked else ())
+    yield from _slow(evidence, fleet.sound)
     yield from _local_locks(evidence, fleet.sound, asked)
 
 
@@ -101,25 +96,23 @@ def _hung(look: Look) -> Iterator[Said]:
         yield say("hung", severity=severity, point=point, kind=kind, source=source, seconds=GATE_SECONDS)
 
 
-def _servers(fleet: Fleet, right: str) -> frozenset[str]:
-    """Return the file server, which has its own disk under the same path."""
-    server = right.partition(":")[0].partition(".")[0] if ":" in right else ""
-    return frozenset(node for node in fleet.nodes if node.partition(".")[0] == server)
+def _mounted(servers: Collection[str], look: Look) -> Iterator[Said]:
+    """Yield that the prefix does not answer, is another mount than site.yaml says, or cannot be used.
 
-
-def _mounted(right: str, there: str, servers: Collection[str], look: Look) -> Iterator[Said]:
-    """Yield how the prefix is not mounted as it should be."""
-    found, source = _fault(look.facts, right), _source(look.facts)
-    own_disk = look.nodes[0] in servers and ":" not in source and look.get("gate") == "ok"
-    unpublished = look.evidence.controller.get("gate", "").startswith("no link")  # reported once
-    if not found or own_disk or (unpublished and found.startswith("cannot be used: no link")):
-        return
-    broken = found.startswith("does not answer") or (source and source == right)  # it is mounted
-    expected = f"mounted from {right}" if right and source != right else f"an answer in {GATE_SECONDS} s"
-    point = look.get("mount.point", there)
-    over = point != "/" and f"{point}/".startswith(f"{there}/")
-    row = "no_answer" if broken else "other_there" if over else "not_mounted"
-    yield say(row, found=found, expected=expected, point=point, there=there)
+    `servers` have it on their own disk, under the same path.
+    """
+    facts, gate, source = look.facts, look.get("gate", "not looked at"), _source(look.facts)
+    right, point = look.evidence.site.mount.source, look.get("mount.point", str(look.evidence.site.prefix))
+    unpublished = gate.startswith("no link") and look.evidence.controller.get("gate", "").startswith("no link")
+    if gate == "hung" or look.get("prefix.end").startswith("no end"):
+        kind = look.get("mount.type", "?")
+        yield say("no_answer", kind=kind, source=look.get("mount.source", "?"), point=point, seconds=GATE_SECONDS)
+    elif "mount.type" not in facts:
+        return  # the node could not be looked at: the check `nodes` reports it
+    elif right and source != right and look.nodes[0] not in servers:
+        yield say("another", source=source, right=right)
+    elif gate != "ok" and not unpublished:  # reported once
+        yield say("unusable", gate=gate)
 
 
 def _options(asked: Writable | None, look: Look) -> Iterator[Said]:
@@ -153,39 +146,10 @@ def _slow(evidence: Evidence, fleet: Fleet) -> Rows:
         yield evidence.say("slow", slow, took=f"{max(slow.values()) / 1000:.1f}", limit=f"{limit / 1000:.2g}")
 
 
-def _fault(facts: Facts, right: str) -> str:
-    gate = facts.get("gate", "not looked at")
-    if "mount.type" not in facts and gate != "hung":
-        return ""  # the node could not be looked at: the check `nodes` reports it
-    if gate == "hung" or facts.get("prefix.end", "").startswith("no end"):
-        return f"does not answer ({facts.get('mount.type', '?')} {facts.get('mount.source', '?')})"
-    source = _source(facts)
-    if right and source != right:
-        if ":" in right and ":" not in source:
-            kind, point = facts.get("mount.type", "?"), facts.get("mount.point", "?")
-            return f"a local {kind} is mounted on {point}" if point != "/" else f"not mounted: a folder on / ({kind})"
-        return f"mounted from {source}"
-    return "" if gate == "ok" else f"cannot be used: {gate}"
-
-
 def _source(facts: Facts) -> str:
     """Return what is mounted: the server's export, or for a local or bound file system also the folder of it."""
     source, root = facts.get("mount.source", ""), facts.get("mount.root", "/")
     return source if ":" in source or root == "/" else f"{source}[{root}]"
-
-
-def _right_source(sources: Values, evidence: Evidence) -> str:
-    """Return the source that the reference, most nodes or else this host has.
-
-    The result is empty if that does not show who is right.
-    """
-    for source, nodes in sources.items():
-        if evidence.reference in nodes or (
-            len(nodes) >= QUORUM - 1 and 2 * len(nodes) > sum(map(len, sources.values()))
-        ):
-            return source
-    own = _source(evidence.controller)
-    return own if own in sources or (":" in own and not sources) else next(iter(sources)) if len(sources) == 1 else ""
 
 
 def _all_options(facts: Facts) -> list[str]:

@@ -4,20 +4,18 @@ A node that does not answer is a finding, never a gap in the table. It is unreac
 (it was reached, and no whole answer came in time). A node that is busy with other users' jobs, or that Slurm has put to
 sleep to save power, is a note. No job waits longer than `transport.queue_timeout`, and no job wakes a node.
 
-The check also reports a node that answers under another node's name. A wrong address, a wrong line in /etc/hosts or an
-ssh alias makes an audit look at one node twice and never at another.
+The check also reports two nodes that are one host. A wrong address, a wrong line in /etc/hosts or an ssh alias makes an
+audit look at one node twice and never at another.
 """
 
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 
-from envmgr.audit.controller import Controller, SlurmView
+from envmgr.audit.controller import SlurmView
 from envmgr.audit.look import Look, Said, looked_at, say
 from envmgr.audit.model import Check, Evidence, Rows
 from envmgr.audit.shell.submit_options import refused_by
@@ -25,7 +23,7 @@ from envmgr.audit.table import hint_by
 from envmgr.nodes.envelope import Reply
 from envmgr.nodes.sets import fold
 from envmgr.nodes.slurm import asleep, slurm_names
-from envmgr.probe.model import Facts, Fleet
+from envmgr.probe.model import Fleet
 from envmgr.probe.shell import NO_USER, NO_USER_HINT, looked_key
 from envmgr.report import Severity
 
@@ -33,33 +31,10 @@ _STAGES = {"node": "looking at the node", "prefix": "reading the prefix", "login
 _NAMES = {"ssh": "ssh", "slurm": "Slurm (inherited environment)", "slurm-none": "Slurm (--export=NONE)"}
 
 
-@dataclass(frozen=True, slots=True)
-class Addresses:
-    """The addresses that this host has for nodes that answer under another name than theirs: node -> addresses."""
-
-    of: Mapping[str, frozenset[str]]
-
-
-def ask_controller(controller: Controller, evidence: Evidence) -> Addresses:  # noqa: ARG001 - the resolver answers
-    found: dict[str, frozenset[str]] = {}
-    for fleet in evidence.ways.values():
-        for _, named, others in _hosts(fleet):
-            if len(others) == 1 and not named:
-                found[others[0]] = _addresses(others[0])
-    return Addresses(found)
-
-
-def _addresses(node: str) -> frozenset[str]:
-    try:
-        return frozenset(str(info[4][0]) for info in socket.getaddrinfo(node, None, type=socket.SOCK_STREAM))
-    except (OSError, UnicodeError):
-        return frozenset()
-
-
 def judge(evidence: Evidence) -> Rows:
     yield from _missing(evidence)
     for way, fleet in evidence.ways.items():
-        yield from _strangers(way, fleet, evidence)
+        yield from _twice(way, fleet, evidence)
         yield from looked_at(partial(_ended, _NAMES.get(way, way)), fleet, evidence)
 
 
@@ -112,10 +87,7 @@ def _takes_jobs(slurm: SlurmView, name: str) -> bool:
 def _ended(way: str, look: Look) -> Iterator[Said]:
     """Yield a probe that could not start, and a stage that did not end, if no other check reports how."""
     if value := look.get("probe"):
-        device = value.partition(" ")[0]
-        numbers = {"/dev/null": "1 3", "/dev/zero": "1 5"}.get(device, "1 9")
-        row = "no_device" if device.startswith("/dev/") else "no_probe"
-        yield say(row, way=way, value=value, device=device, numbers=numbers)
+        yield say("no_probe", way=way, value=value)
     no_user = {value for key, value in look.facts.items() if key.startswith("ctx.") and key.endswith(".user.end")}
     for stage, what in _STAGES.items():
         end = look.get(f"{stage}.end")
@@ -127,35 +99,16 @@ def _ended(way: str, look: Look) -> Iterator[Said]:
             yield say(row, way=way, what=what, end=end, first=itemgetter(0), hint=hint)
 
 
-def _strangers(way: str, fleet: Fleet, evidence: Evidence) -> Rows:
-    """Yield nodes that answer under another host's name.
-
-    A name of another kind (an address, an ssh alias) is accepted by its address, unless two nodes are one host.
-    """
-    for host, named, others in _hosts(fleet):
-        if len(others) == 1 and not named and _has_address(others[0], fleet.own.get(others[0], {}), evidence):
-            continue
-        for node in others:
-            also = [n for n in (*named, *others) if n != node]
-            some = fold(also) if len(also) <= 8 else f"each of {len(also)} others"
-            others_too = f", as {some} does" if also else ""
-            yield evidence.say("stranger", [node], way=_NAMES.get(way, way), host=host, also=others_too)
-
-
-def _hosts(fleet: Fleet) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yield each host that answered, by its own name, with the nodes that have this name and the nodes that do not."""
+def _twice(way: str, fleet: Fleet, evidence: Evidence) -> Rows:
+    """Yield nodes that are one host: those that do not have its name."""
     hosts: dict[str, list[str]] = {}
     for node in fleet.only(lambda facts: "probe" not in facts).nodes:
-        hosts.setdefault(_short(fleet.own.get(node, {}).get("host", "nobody")), []).append(node)
+        hosts.setdefault(_short(fleet.own.get(node, {}).get("host", node)), []).append(node)
     for host, nodes in hosts.items():
-        named = [n for n in nodes if _short(n) == host or fleet.own.get(n, {}).get("slurm_node") == n]
-        yield host, named, [n for n in nodes if n not in named]
-
-
-def _has_address(node: str, own: Facts, evidence: Evidence) -> bool:
-    asked = evidence.answer(Addresses)
-    known = asked.of.get(node, frozenset()) if asked else frozenset()
-    return any(a.startswith("127.") for a in known) or bool(known & set(own.get("addresses", "").split()))
+        for node in nodes if len(nodes) > 1 else ():
+            if _short(node) != host and fleet.own.get(node, {}).get("slurm_node") != node:
+                others = fold(each for each in nodes if each != node)
+                yield evidence.say("twice", [node], way=_NAMES.get(way, way), host=host, others=others)
 
 
 def _short(name: str) -> str:
@@ -163,4 +116,4 @@ def _short(name: str) -> str:
     return name if re.fullmatch(r"[0-9.]+|.*:.*", name) else name.partition(".")[0].lower()
 
 
-CHECK = Check(judge=judge, ask_controller=ask_controller, wants=frozenset({"slurm"}))
+CHECK = Check(judge=judge, wants=frozenset({"slurm"}))

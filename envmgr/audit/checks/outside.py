@@ -3,8 +3,8 @@
 An entry of the backend `existing` leads to a tree outside of the store, which envmgr neither made nor keeps. On each
 node, the check lists each tree as the ordinary user: kinds, sizes and links of all its files, and their times where the
 recipe says `manifest: times`. The list must be that of the published install. No file is opened: a file whose content
-changed, and not its size, is found by `envmgr verify`, which names the files. The check `software` reports what users
-cannot enter or start.
+changed, and not its size, is found by `envmgr verify`, which names the files. The check `software` reports trees that
+are gone, and what users cannot enter or start.
 """
 
 from __future__ import annotations
@@ -37,12 +37,9 @@ def judge(evidence: Evidence) -> Rows:
     fleet = evidence.fleet.sound
     for number, (entry, tree) in enumerate(sorted(evidence.published.outside.items())):
         shapes = fleet.by_value(f"outside.shape.{number}")
-        on_some = "_on_some" if tree.shape in shapes else ""
-        for reason, nodes in fleet.by_value(f"outside.bad.{number}").items():
-            if not reason.endswith("Permission denied"):  # the check `software` tells by what
-                yield evidence.say(f"gone{on_some}", nodes, entry=entry, path=tree.path, reason=reason)
         if changed := [node for shape, nodes in shapes.items() if shape != tree.shape for node in nodes]:
-            yield evidence.say(f"changed{on_some}", changed, entry=entry, path=tree.path)
+            row = "changed_on_some" if tree.shape in shapes else "changed"
+            yield evidence.say(row, changed, entry=entry, path=tree.path)
         if late := fleet.only(partial(_is_unseen, number)).nodes:
             yield evidence.say("unseen", late, entry=entry, path=tree.path, seconds=_seconds(evidence.plan))
 

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # What Lmod itself says of envmgr's hook, in a shell that has a generation.
-: "${prefix?}" "${hook?}" "${hook_files?}"
+: "${prefix?}" "${hook?}"
 
 case :${MODULEPATH-}: in
   *":$prefix/generations/"*)
@@ -12,13 +12,6 @@ case :${MODULEPATH-}: in
     if [ -n "${hook_said+set}" ]; then # else Lmod does not run: another check tells that
       said=$hook_said
       put hook "${said:-not loaded}"
-      # Where the hook that Lmod loaded is node-setup's; shell-init has its own in the prefix.
-      case ${said:+:${LMOD_PACKAGE_PATH-}:} in
-        *":$hook:"*)
-          # shellcheck disable=SC2086
-          sum=$(cd "$hook" && cat $hook_files 2>/dev/null | sha256sum) && put hook.sum "${sum%% *}"
-          ;;
-      esac
       if [ -z "$said" ]; then
         put hook.named "${LMOD_PACKAGE_PATH-}"
         [ ! -r "$hook/SitePackage.lua" ] || put hook.there yes

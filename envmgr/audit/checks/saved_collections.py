@@ -1,12 +1,12 @@
 """In every context, Lmod loads the hook that restores saved collections after a publish, and the hook knows this Lmod.
 
-The check asks Lmod itself, in each shell and job that has a generation. If another SitePackage.lua hides the hook, or
-the hook is missing, a collection restores only in the generation that it was saved in. If Lmod's own function differs
-from the one that the hook was made for, the hook leaves collections to Lmod, which is a note. A hook from another
-envmgr than the one that audits may do less, or other things, than this text says.
+The check asks Lmod itself, in each shell and job that has a generation. If another SitePackage.lua hides the hook, a
+collection restores only in the generation that it was saved in. If Lmod's own function differs from the one that the
+hook was made for, the hook leaves collections to Lmod, which is a note. The hook's files are compared by the check
+`node-setup`.
 
 A default collection (~/.lmod.d/default), or the site's LMOD_SYSTEM_DEFAULT_MODULES, that cannot be loaded is a finding
-with Lmod's words. The files that shell-init uses lie in the prefix, and are not compared.
+with Lmod's words.
 """
 
 from __future__ import annotations
@@ -18,16 +18,14 @@ from envmgr.audit.model import Check, ProbeTexts
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.table import short
 from envmgr.modules.node_paths import HOOK
-from envmgr.modules.nodesetup import hook_digest, hook_names
 from envmgr.system.modes import as_user
 from envmgr.system.shelltext import assign, quote, script_text
 
 _KNOWN, _NOT_LOADED = "known", "not loaded"  # any other answer: why Lmod's function is unknown
-_BROKEN = "broken"  # a file that the hook reads when it restores
 
 
 def probe(plan: AuditPlan) -> ProbeTexts:  # noqa: ARG001 - the same for every plan
-    return {"context": assign(hook=HOOK, hook_files=" ".join(hook_names())) + script_text(__file__, "context.sh")}
+    return {"context": assign(hook=HOOK) + script_text(__file__, "context.sh")}
 
 
 def _collections(look: Look) -> Iterator[Said]:
@@ -40,16 +38,10 @@ def _collections(look: Look) -> Iterator[Said]:
 
 
 def _hook(hook: str, look: Look) -> Iterator[Said]:
-    if hook == _NOT_LOADED and not look.has("hook.there"):
-        yield say("not_installed", hook=HOOK)
-    elif hook == _NOT_LOADED:
-        yield say("not_loaded", named=short(look.get("hook.named")) or "not set", hook=HOOK)
-    if hook == _BROKEN:
-        yield say("broken", hook=HOOK)
-    elif look.get("hook.sum", hook_digest()) != hook_digest():
-        yield say("of_another_envmgr", hook=HOOK)
-    elif hook not in (_KNOWN, _NOT_LOADED):
+    if hook not in (_KNOWN, _NOT_LOADED):
         yield say("unknown_lmod", said=hook)
+    elif hook == _NOT_LOADED and look.has("hook.there"):
+        yield say("not_loaded", named=short(look.get("hook.named")) or "not set", hook=HOOK)
 
 
 CHECK = Check(

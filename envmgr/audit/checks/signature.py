@@ -24,7 +24,6 @@ from envmgr.errors import EnvmgrError
 from envmgr.modules.node_paths import CHECK_FLIP, SIGNERS
 from envmgr.probe.model import ProbePart
 from envmgr.probe.prefix import look_here
-from envmgr.probe.shell import looked_key
 from envmgr.publish.flip_checks import FlipFault, FlipLook, look_at_current_flip, mend_of, severity_of
 from envmgr.publish.signature import signers_text
 from envmgr.store.prefix import Prefix
@@ -52,21 +51,21 @@ class Here:
 
     `signers` is the sha256 of the site's list, or `unread` says why the list cannot be read. `faults` are those of the
     current flip. `flip` is the number in force, empty if a newer generation is current. `open_keys` are the lines of
-    `signature.open`, None if this host did not end its look.
+    `signature.open`.
     """
 
     signers: str = ""
     unread: str = ""
     faults: tuple[FlipFault, ...] = ()
     flip: str = ""
-    open_keys: str | None = ""
+    open_keys: str = ""
 
 
 def ask_controller(controller: Controller, evidence: Evidence) -> Here:
     signing, published = evidence.site.signing, evidence.published
     # A look of its own: the node's part of other checks may hang, and with `--via slurm` it does not run here.
     keys = look_here(evidence.plan, controller.runner, controller.left, [ProbePart("signature", probe(evidence.plan))])
-    here = Here(open_keys=keys.get("signature.open", "") if looked_key("signature", "node") in keys else None)
+    here = Here(open_keys=keys.get("signature.open", ""))
     if signing is None:
         return here
     try:
@@ -85,9 +84,7 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Here:
 
 def _open_keys(evidence: Evidence) -> Rows:
     told = evidence.looked("signature").by_line("signature.open")
-    if (here := (evidence.answer(Here) or Here()).open_keys) is None:
-        yield evidence.say("keys_unseen")
-    for line in (here or "").splitlines():
+    for line in (evidence.answer(Here) or Here()).open_keys.splitlines():
         told.setdefault(line, ())
     for line, of in told.items():
         mode, _, path = line.partition(" ")

@@ -16,12 +16,6 @@ site_modules_has() {
 # site_modules_look: what the module brings that is loaded in "$room/after", and whether it works. It touches the software, whose server may hang.
 site_modules_look() {
   sed -n 's/^PATH=//p' "$room/after" | tr : '\n' | grep '^/' | grep -v -x -E '(/usr(/local)?)?/s?bin' >"$room/folders"
-  # Its own of what entries bring, too: whichever is loaded last comes first.
-  for site_modules_program in python python3 pip conda mpirun mpiexec nvcc; do
-    while read -r site_modules_folder; do
-      [ ! -x "$site_modules_folder/$site_modules_program" ] || printf '%s/%s\n' "$site_modules_folder" "$site_modules_program"
-    done <"$room/folders"
-  done | head -n 3 | lines "site_modules.brings.$site_modules_name"
   # The first program of the folder that it puts first, with what it sets: whether it starts, whatever it says.
   site_modules_program=
   while [ -z "$site_modules_program" ] && read -r site_modules_folder; do
@@ -67,7 +61,6 @@ if [ -n "${module_cmd?}" ]; then
     if [ -n "${LMOD_CMD-}" ]; then "$LMOD_CMD" bash --no_redirect --terse avail; else "$MODULES_CMD" bash avail -t; fi'
   [ $? != 124 ] || put site_modules.unlisted yes
   plain <"$room/site.err" | sed 's/([A-Z:a-z]*)$//' | grep -v -e '^/.*:$' -e '/$' -e '^$' >"$room/listed"
-  grep -v -x -E '[A-Za-z0-9_+./@:,~%-]+' "$room/listed" | head -n 5 | lines site_modules.odd
   grep -x -E '[A-Za-z0-9_+.@:,~%-][A-Za-z0-9_+./@:,~%-]*' "$room/listed" |
     grep -v -E '(^|/)(lmod|settarg)(/|$)|^(dot|module-git|module-info|modules|null|use\.own)$' | LC_ALL=C sort -u >"$room/names"
   opened_folders

@@ -16,7 +16,7 @@ Reported wherever they occur:
 - a module whose loading does not end.
 
 Reported by comparing nodes: a module that loads only on some nodes, and a program of it that lacks shared libraries on
-one node. A module that brings a Python or mpirun of its own, as an entry does, is a note. A refusal in a module's own
+one node. A refusal in a module's own
 words (a licence, a group, another module that must be loaded first) is the site's choice, where all nodes report the
 same.
 """
@@ -72,9 +72,6 @@ def _module(name: str, fleet: Fleet, evidence: Evidence) -> Rows:
     if name in evidence.plan.modules and all(_unknown(_loads(name, group.facts)) == name for group in fleet.groups):
         yield evidence.say("unknown", fleet.nodes, name=name)
         return
-    for lines, nodes in fleet.by_value(f"{_KEY}brings.{name}").items():
-        if programs := _of_entries(lines.splitlines(), evidence):
-            yield evidence.say("brings_too", nodes, name=name, programs=", ".join(programs))
     yield from _starts(name, fleet, evidence)
 
 
@@ -126,14 +123,6 @@ def _unknown(said: str | None) -> str:
     """Return the module that is not there, by Lmod's words."""
     match = _UNKNOWN.search(" ".join((said or "").split()))
     return (match[1] or match[2]).replace('"', "").strip() if match else ""
-
-
-def _of_entries(programs: list[str], evidence: Evidence) -> list[str]:
-    """Return the module's programs that have the name of an entry's first program."""
-    wanted = {install.program.rpartition("/")[2] for install in evidence.plan.installs if install.program}
-    wanted |= {"python3", "pip", "conda"} if "python" in wanted else set()
-    wanted |= {"mpiexec"} if "mpirun" in wanted else set()
-    return [program for program in programs if program.rpartition("/")[2] in wanted]
 
 
 CHECK = Check(judge=judge, probe=probe, wants=frozenset({"modules"}))

@@ -1,9 +1,8 @@
-"""Slurm's own word on its nodes: it does not answer this host, it does not use a node, or it does not know one.
+"""Slurm's own word on its nodes: it does not answer this host, or it does not use a node.
 
 The states are those of `sinfo`, and are wrong even if all nodes have them. A node that is down, fails or does not
 respond gets no jobs: an error. A drained node was taken out by an administrator, or by Slurm itself after a job that it
-could not end: a warning, with Slurm's reason. A node that reboots is a note. So is a node that Slurm does not know, if other
-nodes of its group are Slurm's. Slurm's name of a node may lack its domain.
+could not end: a warning, with Slurm's reason. Slurm's name of a node may lack its domain.
 
 All else that Slurm has of a node is compared with like nodes in the inventory: its partitions, features, GPUs, cores and
 reservations, its files in /etc/slurm, what slurmd runs around jobs, slurmd's variables, and plugins.
@@ -23,7 +22,6 @@ _FLAGS = "*~#!%$@^-"
 _ROWS: Mapping[str, str] = {
     **dict.fromkeys("down error fail failing inval unknown no_respond future".split(), "down"),
     **dict.fromkeys("drain draining drained".split(), "drained"),
-    **dict.fromkeys("reboot reboot_requested reboot_issued".split(), "reboots"),
 }
 
 
@@ -42,20 +40,6 @@ def judge(evidence: Evidence) -> Rows:
             found.setdefault((row, in_words((plain, reason))), []).append(node)
     for (row, state), nodes in found.items():
         yield evidence.say(row, nodes, state=state, names=fold(names[node] for node in nodes))
-    if strangers := _strangers(evidence, names):
-        yield evidence.say("unknown", strangers)
-
-
-def _strangers(evidence: Evidence, names: Mapping[str, str]) -> list[str]:
-    """Return the nodes that Slurm does not know, without groups that are unknown as a whole.
-
-    Login nodes and file servers are not Slurm's.
-    """
-    groups = [frozenset(members) for members in evidence.groups.values()]
-    mixed = frozenset(node for members in groups if not members.isdisjoint(names) for node in members)
-    grouped = frozenset(node for members in groups for node in members)
-    known = bool(evidence.slurm.states)
-    return [node for node in evidence.nodes if known and node not in names and (node not in grouped or node in mixed)]
 
 
 CHECK = Check(judge=judge, wants=frozenset({"slurm"}))

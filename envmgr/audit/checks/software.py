@@ -97,8 +97,6 @@ def _install(install: ExpectedInstall, evidence: Evidence) -> Rows:
     fleet = evidence.fleet.sound
     entry, file = install.entry, install.file or install.root
     for reason, nodes in fleet.by(lambda facts: bad_installs(facts).get(entry) or None).items():
-        if install.outside and not reason.endswith(("Permission denied", "cannot be executed")):
-            continue  # the check `outside` reports it
         having = (group.facts for group in fleet.groups if bad_installs(group.facts).get(entry) == reason)
         stopped = next(filter(None, (facts.get(f"software.stopped.{entry}", "") for facts in having)), "")
         mode, owner, place = fields_of(stopped, 3)

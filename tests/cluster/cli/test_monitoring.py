@@ -35,7 +35,7 @@ def test_a_real_audit_of_a_cluster_with_a_broken_node_in_every_format(audited: A
     assert "\nenvmgr_audit_success 1\n" in metrics
     assert '\nenvmgr_audit_node_findings{node="c2",check="mount",severity="error"} 1\n' in metrics
     assert (
-        '<testcase name="c2" classname="envmgr.audit.mount">\n      <failure type="error" message="/cluster/sw: not mounted'
+        '<testcase name="c2" classname="envmgr.audit.mount">\n      <failure type="error" message="/cluster/sw: cannot be used'
         in junit
     )
     cluster.exec("login", ["rm", "-r", "/var/lib/node_exporter"], check=True)  # the audit looks at this host, too

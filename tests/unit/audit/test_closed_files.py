@@ -329,9 +329,3 @@ def test_open_key_of_many_nodes_is_told_once() -> None:
     )
     told = sorted((finding.where, finding.nodes) for finding in found(signature, given))
     assert told == [("/etc/envmgr/x", "c2"), ("/k", "c[1-2]"), ("/own", "")]
-
-
-def test_look_for_keys_that_did_not_end_here_is_said() -> None:
-    given = evidence({}, asked_here={"signature": signature.Here(open_keys=None)})
-    (finding,) = found(signature, given)
-    assert (finding.severity, finding.nodes) == ("warning", "")

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envmgr.audit.checks import loading, mount
+from envmgr.audit.checks import loading
 from envmgr.audit.inventory.differences import Difference, differences
 from envmgr.audit.inventory.facts import NodeInventory
 from envmgr.audit.inventory.places import Place
@@ -110,12 +110,3 @@ def test_host_that_stands_alone_accuses_nobody() -> None:
     given = replace(given, plan=replace(given.plan, loads={"h/1": "A=2"}))
     assert accused(loading, given) == set()
     assert [(f.found, f.between) for f in found(loading, given)] == [("not what it gives on this host: A=1", "c[1-3]")]
-
-
-def test_server_of_most_nodes_is_right() -> None:
-    def at(server: str) -> dict[str, str]:
-        return {"mount.source": f"{server}:/sw", "mount.type": "nfs", "mount.point": "/sw"}
-
-    assert found(mount, evidence({"c1": at("fs1"), "c2": at("fs2")})) == []  # the check `inventory` compares mounts
-    three = evidence({"c1": at("fs1"), "c2": at("fs2"), "c3": at("fs1")})
-    assert accused(mount, three) == {"c2"}

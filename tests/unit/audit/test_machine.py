@@ -127,6 +127,7 @@ def test_node_is_slow_by_what_the_others_need() -> None:
         "blocked",
         "maint",
         "idle~",
+        "reboot^",
     ],
 )
 def test_node_that_slurm_uses_is_fine(state: str) -> None:
@@ -184,7 +185,6 @@ def test_node_that_slurm_uses_is_fine(state: str) -> None:
                 "`scontrol update nodename=c1 state=resume`, once that is fixed"
             ),
         ),
-        ("reboot^", "", "note c1: Slurm: reboot | idle, mixed or allocated"),
     ],
 )
 def test_node_that_slurm_does_not_use(state: str, reason: str, line: str) -> None:
@@ -199,15 +199,3 @@ def test_nodes_in_one_state_are_folded_and_others_left_out() -> None:
             "`scontrol update nodename='c[1-2]' state=resume`, once that is fixed"
         )
     ]
-
-
-def test_node_that_slurm_does_not_know_is_a_note_unless_its_group_is_not_slurms() -> None:
-    groups = {"compute": ("c1", "c2"), "login": ("login",)}
-    given = evidence({"c1": {}, "c2": {}, "login": {}}, slurm={"c1": ("idle", "")}, groups=groups)
-    assert told(slurm, given) == [
-        (
-            "note c2: Slurm: it does not know this node | a node of Slurm's | "
-            "`scontrol show node` lists those it knows; NodeName in slurm.conf"
-        )
-    ]
-    assert told(slurm, evidence({"c1": {}, "c2": {}}, groups=groups)) == []

@@ -64,26 +64,24 @@ def lines(sick: dict[str, str], well: dict[str, str] = RIGHT, **settings: object
     return told(mount, evidence({"c1": well, "c2": sick, "c3": well}, settings=settings))
 
 
-def test_no_mount_over_another_is_advised() -> None:
-    """What lies there is taken away first; where nothing does, the prefix is mounted."""
-    (line,) = lines(fact("/sw", "nfs4", "old:/export/sw"))
-    assert "| on the node: `umount /sw`, then `mount /sw`, unless that lay under it: " in line
-    (line,) = lines(fact("/", "ext4", "/dev/vda"))
-    assert line.endswith("| on the node: `mount /sw`")
+def test_prefix_that_is_not_what_the_site_says_or_cannot_be_used() -> None:
+    def hint(sick: dict[str, str], **settings: object) -> str:
+        (line,) = lines(sick, **settings)
+        return line.removeprefix(TOLD)
 
-
-def test_commands_name_the_mount_point_which_may_be_above_the_prefix() -> None:
-    well = fact("/apps", "nfs4", "fs1:/export") | {"mount.options": "rw", "mount.super": "rw"}
-
-    def hint(sick: dict[str, str]) -> str:
-        return lines(sick, well, prefix="/apps/sw")[-1].rpartition(" | ")[2]
-
-    assert hint(fact("/", "ext4", "/dev/vda") | {"gate": "No such file or directory"}) == "on the node: `mount /apps`"
-    assert "`umount /apps`, then `mount /apps`" in hint(fact("/apps", "ext4", "/dev/vdb"))
-    assert "`umount /apps/sw`, then `mount /apps`" in hint(fact("/apps/sw", "nfs4", "old:/export/sw"))
-    assert "`mount -o remount,exec /apps`" in hint(well | {"mount.options": "noexec,rw"})
-    assert "`umount -l /apps && mount /apps`" in hint(well | {"gate": "hung"})
-    assert "`umount -l /apps && mount /apps`" in hint(well | {"gate": "Stale file handle"})
+    assert lines(fact("/sw", "nfs4", "old:/export/sw")) == []  # the inventory compares mounts
+    said = hint(fact("/", "ext4", "/dev/vda"), mount={"source": "fs1:/export/sw"})
+    assert said.startswith("mounted from /dev/vda | fs1:/export/sw, by mount.source in site.yaml | which is right")
+    assert hint(RIGHT | {"gate": "hung"}) == (
+        "does not answer (nfs4 fs1:/export/sw) | an answer in 5 s | "
+        "is the server up? if so, on the node: `umount -l /sw && mount /sw`"
+    )
+    assert hint(RIGHT | {"gate": "Stale file handle"}).startswith("cannot be used: Stale file handle | ")
+    assert "`mount -o remount,exec /sw`" in hint(RIGHT | {"mount.options": "noexec,rw"})
+    own = evidence(
+        {"fs1": fact("/", "ext4", "/dev/vda"), "c1": RIGHT}, settings={"mount": {"source": "fs1:/export/sw"}}
+    )
+    assert told(mount, own) == []  # the server has it on its own disk
 
 
 def test_folder_on_the_way_is_opened_by_what_closes_it() -> None:

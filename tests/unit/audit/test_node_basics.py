@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from envmgr.audit.ask.ask_nodes import held_back
-from envmgr.audit.checks import all_checks, mount, nodes, site_modules
+from envmgr.audit.checks import all_checks, mount, nodes
 from envmgr.audit.judge import judge
-from envmgr.audit.plan import ExpectedInstall
 from envmgr.nodes.envelope import Reply
 from envmgr.probe.model import CONTEXTS, Group
-from tests.helpers.evidence import audit_plan, evidence, found, site, told
+from tests.helpers.evidence import evidence, told
 
 LOGIN = CONTEXTS[0]
 KEY = "ctx.bash-login.user."
@@ -25,15 +22,6 @@ def test_folder_on_the_way_to_the_prefix_that_users_cannot_enter() -> None:
     given = evidence({"c1": HEALTHY, "c2": HEALTHY | {"mount.user_stopped": "750 root:root /cluster"}})
     (line,) = told(mount, given)
     assert line.startswith("error c2: /sw: alice cannot enter /cluster (mode 750, root:root) | ")
-
-
-def test_program_of_a_site_module_that_entries_have_too() -> None:
-    facts = {"site_modules.loads.paraview/5": "yes", "site_modules.brings.paraview/5": "/opt/paraview/bin/python3"}
-    install = ExpectedInstall("hello/1.0", "/sw/store/hello", "bin/python", "bin/python")
-    given = evidence({"c1": facts})
-    assert told(site_modules, given) == []  # no entry has one
-    (line,) = told(site_modules, replace(given, plan=audit_plan(site(), installs=(install,))))
-    assert line.startswith("note c1: paraview/5: brings /opt/paraview/bin/python3")
 
 
 @pytest.mark.parametrize("text", ["", "x", "1.5", "²", "-"])
@@ -96,14 +84,3 @@ def test_no_job_is_sent_to_a_node_with_a_mount_that_hangs() -> None:
     assert line.startswith(
         f"note c2: Slurm (inherited environment): unreachable: {reason} | an answer | another finding says why"
     )
-
-
-def test_device_is_made_beside_its_place_and_what_lies_over_it_is_taken_away(tmp_path: Path) -> None:
-    given = found(nodes, evidence({"c1": {"probe": "/dev/null cannot be written"}, "c2": {}}))
-    (command,) = (hint.split("`")[1] for finding in given if "mknod" in (hint := finding.hint))
-    over, _, made = command.partition("; ")
-    assert over == "grep -q -w -F /dev/null /proc/self/mountinfo && umount /dev/null"
-    device = tmp_path / "null"
-    mknod = 'mknod() { [ "$*" = "-m 666 $3 c 1 3" ] && : >"$3"; }'
-    subprocess.run(["/bin/sh", "-c", f"{mknod}; {made.replace('/dev/null', str(device))}"], check=True)
-    assert [*tmp_path.iterdir()] == [device]

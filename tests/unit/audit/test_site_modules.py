@@ -121,5 +121,3 @@ def test_folders_with_the_name_of_a_node_are_alike() -> None:
 def test_list_of_modules_that_does_not_end_is_told() -> None:
     (line,) = lines(LOADS, {"site_modules.unlisted": "yes"}, LOADS)
     assert line == "warning c2: not looked at: no end of `module avail` in 10 s"
-    (line,) = lines(LOADS | {"site_modules.odd": "my tool/1.0"}, LOADS, LOADS)
-    assert line == "note c1: not loaded: my tool/1.0"

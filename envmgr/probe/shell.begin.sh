@@ -3,8 +3,8 @@
 : "${user?}"
 
 # shellcheck disable=SC2034 # the stages'
-nameless_host=$(uname -n | sed 's/\./\\./g')
-own host "$(uname -n)"
+host_name=$(uname -n)
+own host "$host_name"
 probe_uid=$(id -u)
 own slurm_node "${SLURMD_NODENAME:-}"
 own began "$(date +%s.%N)"

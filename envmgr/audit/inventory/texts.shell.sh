@@ -170,7 +170,7 @@ inventory_look() (
       BEGIN {
         file = ENVIRON["inventory_file"] ".digests"
         digest = "exec sha256sum >>'"'"'" file "'"'"'"
-        by_session = "^(_|PWD|OLDPWD|SHLVL|HOST|HOSTNAME|TERM|COLUMNS|LINES|MAIL|HISTFILE|LS_COLORS|SSH_.*|XDG_(SESSION|RUNTIME|SEAT|VTNR).*|DBUS_.*|KRB5CCNAME|INVOCATION_ID|JOURNAL_STREAM|PMIX?_.*|ROCR_.*|GPU_DEVICE_ORDINAL|SRUN_DEBUG|_ModuleTable.*|__LMOD.*|__Init.*|ENVMGR_.*|inventory_.*|nameless_.*|BASH_FUNC_.*)$"
+        by_session = "^(_|PWD|OLDPWD|SHLVL|HOST|HOSTNAME|TERM|COLUMNS|LINES|MAIL|HISTFILE|LS_COLORS|SSH_.*|XDG_(SESSION|RUNTIME|SEAT|VTNR).*|DBUS_.*|KRB5CCNAME|INVOCATION_ID|JOURNAL_STREAM|PMIX?_.*|ROCR_.*|GPU_DEVICE_ORDINAL|SRUN_DEBUG|_ModuleTable.*|__LMOD.*|__Init.*|ENVMGR_.*|inventory_.*|host_name|BASH_FUNC_.*)$"
         if (job != "") by_session = by_session "|^(SLURM_.*|XDG_.*|CUDA_VISIBLE_DEVICES|ZE_AFFINITY_MASK)$"
       }
       substr($0, 1, 1) == "\002" { mode = substr($0, 2); next }

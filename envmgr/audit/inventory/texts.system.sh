@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # The inventory of the node itself. What may hang (a server, a directory service) is left behind with all that comes after it. No folder of a server is
 # entered. Of a file that others cannot read the answer has only a digest that is good for this audit, of a private key not even that.
-: "${user?}" "${build_user?}" "${inventory_salt?}" "${inventory_seconds?}" "${inventory_path?}" "${inventory_named?}" "${inventory_limit?}"
+: "${user?}" "${build_user?}" "${inventory_salt?}" "${inventory_seconds?}" "${inventory_path?}" "${named_words?}" "${host_name?}" "${inventory_limit?}"
 
 # Start-up files of root; those of the user are looked at in the user's shell.
 inventory_dots='.bashrc .bash_profile .bash_login .bash_logout .profile .cshrc .tcshrc .login .zshenv .zprofile .zshrc .zlogin .modulerc .lmodrc.lua'
@@ -16,7 +16,7 @@ inventory_mounts() {
   : >"$0.far"
   : >"$0.near"
   # shellcheck disable=SC2016 # awk's
-  awk -v far="$0.far" -v near="$0.near" -v own="${inventory_own%%.*}" '
+  awk -v far="$0.far" -v near="$0.near" -v own="${host_name%%.*}" '
     function kept(text, without,  n, i, part, all) {
       n = split(text, part, ",")
       for (i = 1; i <= n; i++) if (part[i] !~ without) all = all "," part[i]
@@ -129,19 +129,19 @@ $inventory_file
   # Copies are made of closed files, with the salt before their text; and of files that have the name of their own node, or a number of its
   # disks, without that. Not of those that have names of other nodes, too, and of no program: those are written once for all nodes.
   mkdir "$0.copies"
-  case $inventory_own in
-    *[0-9]*) grep -v -E '^/etc/envmgr/|^/usr/|\.(lua|py|pl|c?sh)$' "$0.open" | xargs -d '\n' -r grep -l -I -w -s -F -e "${inventory_own%%.*}" -- >"$0.named" ;;
+  case $host_name in
+    *[0-9]*) grep -v -E '^/etc/envmgr/|^/usr/|\.(lua|py|pl|c?sh)$' "$0.open" | xargs -d '\n' -r grep -l -I -w -s -F -e "${host_name%%.*}" -- >"$0.named" ;;
     *) : >"$0.named" ;;
   esac
   if [ -r /etc/fstab ]; then echo /etc/fstab >>"$0.named"; fi
-  awk -v own="$inventory_own" -v folder="$0.copies" -v salt="$inventory_salt" "$inventory_named"'
+  awk -v own="$host_name" -v folder="$0.copies" -v salt="$inventory_salt" "$named_words"'
     BEGIN {
       short = own
       sub(/\..*/, "", short)
       stem = short
       sub(/[0-9]+[^0-9]*$/, "", stem)
       gsub(/[^A-Za-z0-9_-]/, ".", stem)
-      if (short == stem) own = short = ""
+      if (short == stem) own = ""
       four = "[0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f]"
       disk = four four "-" four "-" four "-" four "-" four four four
     }
@@ -149,13 +149,13 @@ $inventory_file
       text = ""
       while ((got = getline line <$0) > 0) text = text line "\n"
       close($0)
+      if (got < 0) next
       closed = FILENAME ~ /\.closed$/
       if (!closed) {
-        text = named(named(text, own, "NODE"), short, "NODE")
+        text = nameless(text, own)
         if (own != "" && text ~ ("(^|[^A-Za-z0-9_-])" stem "[0-9[]")) next
         gsub(disk, "DISK", text)
       }
-      if (got < 0) next
       printf "%s%s", closed ? salt : "", text >(folder "/" ++count)
       close(folder "/" count)
       print folder "/" count "\t" $0 "\t" (closed ? "~" : "")
@@ -232,7 +232,6 @@ inventory_look() {
   PATH=$inventory_path
   LC_ALL=C
   export LC_ALL
-  inventory_own=$(uname -n)
   inventory_mounts
   echo "looked	mount"
   set --

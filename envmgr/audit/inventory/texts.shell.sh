@@ -84,16 +84,13 @@ inventory_avail() {
   module -t avail 2>&1
 }
 
-# inventory_functions: `NAME LINE FILE` of each function, where the shell can tell.
+# inventory_functions: `NAME LINE FILE` of each function, which bash alone tells.
 inventory_functions() {
   if [ -n "${BASH_VERSION-}" ]; then
     # shellcheck disable=SC3044 # bash's
     shopt -s extdebug
     # shellcheck disable=SC2046,SC3044,SC3045 # names; bash's
     declare -F $(compgen -A function)
-  elif [ -n "${ZSH_VERSION-}" ]; then
-    # shellcheck disable=SC2016 # zsh's
-    eval 'zmodload zsh/parameter; for inventory_name in ${(k)functions}; do printf "%s 0 %s\n" "$inventory_name" "${functions_source[$inventory_name]}"; done'
   fi
 }
 

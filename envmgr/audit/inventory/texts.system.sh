@@ -60,46 +60,21 @@ $inventory_above
   done
 }
 
-# inventory_slurm: paths, one a line, of Slurm's plugins, and of what slurmd runs around jobs; some are patterns.
-inventory_slurm() {
-  printf '%s\n' '/usr/lib64/slurm/*.so' '/usr/lib/*/slurm*/*.so' '/usr/lib/slurm*/*.so' '/usr/local/lib*/slurm/*.so'
-  set --
-  for inventory_folder in /etc/slurm /etc/slurm-llnl /usr/local/etc /opt/slurm/etc /run/slurm/conf /var/spool/slurmd/conf-cache; do
-    inventory_near "$inventory_folder" || continue
-    for inventory_file in "$inventory_folder"/slurm.conf "$inventory_folder"/plugstack.conf "$inventory_folder"/plugstack.conf.d/*; do
-      if [ -r "$inventory_file" ]; then set -- "$@" "$inventory_file"; fi
-    done
-  done
-  [ $# = 0 ] || printf '%s\n' "$@"
-  # shellcheck disable=SC2016 # awk's
-  [ $# = 0 ] || awk '
-    tolower($0) ~ /^[ \t]*(required|optional|(task)?(prolog|epilog)|healthcheckprogram|unkillablestepprogram|rebootprogram|plugindir)[ \t=]/ {
-      all = tolower($0) ~ /^[ \t]*plugindir/ ? "/*.so" : ""
-      sub(/#.*/, "")
-      count = split($0, part, /[ \t=,:"]+/)
-      for (i = 2; i <= count; i++) if (part[i] ~ /^\//) print part[i] all
-    }' "$@"
-}
-
 # inventory_files: of what find prints, links, folders and programs, and files with the first digits of their sha256.
 # shellcheck disable=SC2016 # awk's
 inventory_files() {
   set -- /dev/null /tmp /var/tmp /dev/shm /var/spool /var/spool/slurmd
   if [ -r /root ]; then for inventory_file in $inventory_dots; do set -- "$@" "/root/$inventory_file"; done; fi
-  for inventory_folder in '' /opt /usr/local /usr/local/bin /usr/local/sbin /usr/local/lib /usr/local/lib64 /usr/local/include /usr/local/etc; do
-    printf '%s/*\n' "$inventory_folder"
-  done >"$0.patterns"
-  inventory_slurm >>"$0.patterns"
-  while IFS= read -r inventory_found; do
-    inventory_folder=${inventory_found%%[*]*}
-    inventory_near "${inventory_folder%/*}" || continue
+  for inventory_folder in '' /opt /usr/local /usr/local/bin /usr/local/sbin /usr/local/lib /usr/local/lib64 /usr/local/include /usr/local/etc \
+    /run/slurm/conf /var/spool/slurmd/conf-cache; do
+    inventory_near "$inventory_folder" || continue
     # Names only: a look at a mount point of a server might not come back.
-    for inventory_file in $inventory_found; do
+    for inventory_file in "$inventory_folder"/*; do
       case $inventory_far in *"
 $inventory_file
 "*) ;; *) set -- "$@" "$inventory_file" ;; esac
     done
-  done <"$0.patterns"
+  done
   # Only /etc, which is among them, and the folders of programs are entered.
   find "$@" /usr/bin /usr/sbin /etc/ssl/certs/ca-certificates.crt -maxdepth 8 -xdev \( -path /etc/.git -o -path '/etc/ssl/certs/*' \
     -o -path '/etc/pki/ca-trust/extracted/*' -o -path '/etc/lvm/*' -o -path /etc/envmgr -o -path '/etc/*/envmgr-*' -o -path /usr/local/bin/envmgr \) -prune -o \
@@ -117,7 +92,7 @@ $inventory_file
       $1 == "d" { if (shut || last % 2 == 0) is_shut[$4]; print "dir\t" $4 "\t" $2; next }
       $1 == "l" { print "link\t" $4 "\t-> " $5; next }
       $4 ~ /^\/etc\/(mtab|adjtime|\.pwd\.lock|\.updated|hostid|g?shadow)$|-$|\.cache$|\.swp$/ { next }
-      $4 ~ /^\/usr\/s?bin\/|\/slurm[^\/]*\/[^\/]*\.so$/ { print "prog\t" $4 "\t" $2 " " $3; next }
+      $4 ~ /^\/usr\/s?bin\// { print "prog\t" $4 "\t" $2 " " $3; next }
       {
         # Others have these by themselves, and private keys are no one else'"'"'s.
         by_itself = $4 ~ /^\/etc\/(hostname|machine-id|hostid|udev\/hwdb\.bin|network\/|netplan\/|NetworkManager\/system-connections\/|sysconfig\/network-scripts\/ifcfg-|systemd\/network\/|iscsi\/initiatorname|nvme\/host|crypttab|mdadm|default\/grub$|kernel\/cmdline|initramfs-tools\/conf\.d\/resume)/

@@ -11,19 +11,7 @@ module_ask() {
     "$MODULES_CMD" bash "$@" 2>&1 >/dev/null
   fi | plain
 }
-# Lists: `FOLDER:`, and the modules in it, a line each.
-module_all() {
-  if [ -n "${LMOD_CMD-}" ]; then
-    module_ask -t --show_hidden avail
-  else
-    module_list=$(module_ask avail -t -a)
-    case "
-$module_list" in
-      *"
-/"*:*) printf '%s\n' "$module_list" ;;
-      *) module_ask avail -t ;; # Environment Modules before 4.6, which list no hidden ones
-    esac
-  fi
-}
+# Lists: `FOLDER:`, and the modules in it, a line each. Lmod's have hidden ones, too.
+module_all() { module_ask -t ${LMOD_CMD:+--show_hidden} avail; }
 module_visible() { module_ask -t avail; }
 module_defaults() { module_ask -t -d avail; }

@@ -78,16 +78,22 @@ at_pty() {
     "SLURM_OVERLAP=1 exec srun -Q -n 1 -N 1 --mpi=none --pty /bin/sh -c 'exec /bin/sh $tmp/interactive $2 >>$1'" /dev/null >/dev/null
 }
 
-# join SECONDS NAME…: wait for some.
+# join SECONDS NAME…: wait for some. Each that ends writes an empty line to the pipe of `begin`, and a clock writes the number of this call.
+join_number=0
 join() {
-  join_seconds=$1
+  join_number=$((join_number + 1)) join_line=
+  (
+    trap 'kill -KILL $!; exit' TERM
+    sleep "$1" &
+    wait
+    echo "$join_number" >&3
+  ) </dev/null >/dev/null 2>&1 &
+  join_clock=$!
   shift
-  with_limit "$join_seconds" "$tmp/joined" ended "$@"
-}
-ended() {
-  for job; do
-    until [ -s "$tmp/$job.rc" ]; do read -r _ <&3; done
+  for job in "$@"; do
+    until [ -s "$tmp/$job.rc" ] || [ "$join_line" = "$join_number" ]; do read -r join_line <&3; done
   done
+  kill "$join_clock" 2>/dev/null
 }
 
 # tell PREFIX NAME MARK KEYS: its facts, those that begin with the regex KEYS; and of a context, the first line that start-up files print.

@@ -5,11 +5,12 @@
 
 # Start-up files of root; those of the user are looked at in the user's shell.
 inventory_dots='.bashrc .bash_profile .bash_login .bash_logout .profile .cshrc .tcshrc .login .zshenv .zprofile .zshrc .zlogin .modulerc .lmodrc.lua'
-inventory_kernel='kernel/pid_max kernel/numa_balancing kernel/unprivileged_userns_clone kernel/yama/ptrace_scope
+inventory_kernel='kernel/numa_balancing kernel/unprivileged_userns_clone kernel/yama/ptrace_scope
   kernel/apparmor_restrict_unprivileged_userns kernel/perf_event_paranoid kernel/randomize_va_space kernel/shmmax kernel/shmall kernel/sem
   kernel/keys/maxkeys kernel/keys/maxbytes kernel/core_pattern vm/overcommit_memory vm/overcommit_ratio vm/max_map_count vm/swappiness
-  vm/zone_reclaim_mode vm/nr_hugepages user/max_user_namespaces fs/nr_open fs/aio-max-nr fs/protected_hardlinks fs/protected_regular
-  net/ipv6/conf/all/disable_ipv6 net/core/rmem_max net/core/wmem_max net/core/somaxconn net/ipv4/ip_local_port_range'
+  vm/zone_reclaim_mode vm/nr_hugepages /sys/kernel/mm/transparent_hugepage/enabled fs/nr_open fs/aio-max-nr fs/protected_hardlinks fs/protected_regular
+  net/ipv6/conf/all/disable_ipv6 net/core/rmem_max net/core/wmem_max net/core/somaxconn net/ipv4/ip_local_port_range
+  /sys/fs/selinux/enforce /sys/devices/system/cpu/smt/control'
 
 # inventory_mounts: what is mounted where, without what differs by itself. In "$0.far" are the points that a server answers for, in "$0.near" others.
 inventory_mounts() {
@@ -201,6 +202,7 @@ inventory_daemons() {
     /^Max / { print "limit\t" name " " limit($0) }' "$@"
 }
 
+looked() { printf 'looked\t%s\n' "$@"; }
 # shellcheck disable=SC2016 # awk's
 inventory_look() {
   umask 077
@@ -208,15 +210,10 @@ inventory_look() {
   LC_ALL=C
   export LC_ALL
   inventory_mounts
-  echo "looked	mount"
-  set --
-  for inventory_file in $inventory_kernel; do set -- "$@" "/proc/sys/$inventory_file"; done
-  grep -s . "$@" /sys/kernel/mm/transparent_hugepage/enabled /sys/fs/selinux/enforce /sys/devices/system/cpu/smt/control | awk -F: '
-    { value = substr($0, length($1) + 2); gsub(/\t/, " ", value) }
-    match(value, /\[[a-z]+\]/) { value = substr(value, RSTART + 1, RLENGTH - 2) }
-    $1 ~ /(pid_max|namespaces)$/ && value + 0 > 8192 { value = "enough" } # as the kernel derives it
-    { sub(/^\/(proc\/)?sys\//, "", $1); print "sysctl\t" $1 "\t" value }'
-  echo "looked	sysctl"
+  looked mount
+  # shellcheck disable=SC2086 # files
+  (cd /proc/sys && grep -s . $inventory_kernel) | sed 's/:/\t/; s/^/sysctl\t/'
+  looked sysctl
   printf 'sys\tkernel\t%s\nsys\tglibc\t%s\nsys\tzone\t%s\n' "$(uname -rm)" "$(getconf GNU_LIBC_VERSION 2>/dev/null)" "$(date +%Z)"
   if [ -r /proc/driver/nvidia/version ] && read -r inventory_file </proc/driver/nvidia/version; then printf 'sys\tdriver\t%s\n' "$inventory_file"; fi
   awk -F '[:=]' '
@@ -226,46 +223,37 @@ inventory_look() {
     /^flags|^Features/ && !flags { flags = split($2, all, " ") }
     END { print "sys\tcpu\t" count " x" model ", " flags " flags" }' /proc/cpuinfo /etc/os-release 2>/dev/null
   awk -F ':[ \t]*' '/^Model/ { count[$2]++ } END { for (model in count) print "sys\tGPUs\t" count[model] " x " model }' /proc/driver/nvidia/gpus/*/information 2>/dev/null
-  echo "looked	sys"
+  looked sys
   inventory_daemons
-  echo "looked	daemon"
-  echo "looked	limit"
+  looked daemon limit
   ldconfig -p | awk '
     / => / {
       kind = $2 ~ /x86-64|AArch64|64bit|PPC64/ ? "" : " " $2
       if (!(($1, kind) in seen)) print "lib\t" $1 kind "\t" $NF
       seen[$1, kind]
     }
-    END { exit !NR }' && echo "looked	lib"
+    END { exit !NR }' && looked lib
   if command -v dpkg-query >/dev/null; then
-    dpkg-query -W -f 'pkg\t${Package}:${Architecture}\t${Version} ${db:Status-Status}\n' | sed 's/ installed$//' && echo "looked	pkg"
-  elif command -v rpm >/dev/null; then
-    rpm -qa --qf 'pkg\t%{NAME}.%{ARCH}\t%{VERSION}-%{RELEASE}\n' | grep -v '	gpg-pubkey' && echo "looked	pkg"
+    dpkg-query -W -f 'pkg\t${Package}:${Architecture}\t${Version} ${db:Status-Status}\n' | sed 's/ installed$//'
   else
-    echo "looked	pkg"
-  fi
+    rpm -qa --qf 'pkg\t%{NAME}.%{ARCH}\t%{VERSION}-%{RELEASE}\n' | grep -v '	gpg-pubkey'
+  fi && looked pkg
   inventory_files
-  for inventory_file in file link dir prog; do echo "looked	$inventory_file"; done
+  looked file link dir prog
   set --
   while IFS= read -r inventory_file; do set -- "$@" "$inventory_file"; done <"$0.near"
   [ $# = 0 ] || df -k --output=avail,itotal,iavail,size,target "$@" 2>/dev/null | awk '
-    NR > 1 {
-      if ($4 == 0) next
-      point = $5
-      for (i = 6; i <= NF; i++) point = point " " $i
-      print "room\t" point "\t" ($1 < 1024 ? "full" : "yes")
-      if ($2 > 0) print "inodes\t" point "\t" ($3 < 100 ? "none left" : "yes")
-    }'
-  echo "looked	room"
-  echo "looked	inodes"
+    NR > 1 && $4 > 0 { print "room\t" $5 "\t" ($1 < 1024 ? "full" : "yes") }
+    NR > 1 && $4 > 0 && $2 > 0 { print "inodes\t" $5 "\t" ($3 < 100 ? "none left" : "yes") }'
+  looked room inodes
   if [ -d /run/systemd/system ]; then
     { systemctl list-unit-files --state=enabled --no-legend; systemctl list-units --failed --no-legend --plain; } 2>/dev/null |
       awk '$1 !~ /^envmgr-|\\x|@dev-|\.(device|scope|slice|swap)$/ { print "service\t" $1 "\t" ($4 == "failed" ? "failed" : "enabled") }'
   fi
-  echo "looked	service"
-  inventory_accounts && echo "looked	account"
+  looked service
+  inventory_accounts && looked account
   inventory_trees
-  echo "looked	tree"
+  looked tree
 }
 
 with_limit "$inventory_seconds" "$0.inventory" inventory_look

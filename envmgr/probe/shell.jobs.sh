@@ -6,7 +6,7 @@ tmp=
 # stage NAME MARK: its file, with the text on stdin; users' start-up files run before those that have a mark.
 stage() {
   {
-    printf 'mark=%s\nwho=%s\nroom=%s\njob=%s\nhost_name=%s\n' "$2" "${who?}" "$tmp/room" "${SLURM_JOB_ID-}" "${host_name?}"
+    printf 'mark=%s\nwho=%s\nroom=%s\njob=%s\nhost_name=%s\n. %s/library.sh\n' "$2" "${who?}" "$tmp/room" "${SLURM_JOB_ID-}" "${host_name?}" "$tmp"
     cat
   } >"$tmp/$1.sh"
 }

@@ -92,57 +92,39 @@ look_files() { # FILE ...
   find -L "$@" -maxdepth 0 -type f -perm -004 -print0 2>/dev/null | xargs -0 -r $look_nobody env LC_ALL=C awk "$look_text"
 }
 
-# Each path, what it leads to (links, the program that a script names), and all on the way, in the words of the inventory: `PATH<TAB>KIND VALUE`.
-# shellcheck disable=SC2016 # awk's
+# Each path, what it leads to (links, the program that a script that all may read names), and all on the way, in the words of the inventory: `PATH<TAB>KIND VALUE`.
 look_paths() { # PATH ...
-  IFS='
-'
-  set -f
-  look_at=$(printf '%s\n' "$@" | awk '{ print $0 "\t" $0 }')
-  for _ in 1 2 3 4 5 6; do
-    # shellcheck disable=SC2046 # names
-    find $(printf '%s\n' "$look_at" | awk -F / '{
-      sub(/.*\t/, "")
-      for (i = 2; i <= NF; i++) { way = i == 2 ? "/" $2 : way "/" $i; if (!seen[way]++) print way }
-    }') -maxdepth 0 -printf '%p\t%y\t%m %u:%g\t%l\n' >"$0.ways" 2>/dev/null
-    printf '%s\n' "$look_at" | LC_ALL=C awk -F '\t' -v next_at="$0.next" '
-      !asked {
-        kind[$1] = $2
-        leads[$1] = $4
-        open_to_all[$1] = substr($3, 1, index($3, " ") - 1) ~ /[4567]$/
-        print "@second_look.ways|" $1 "\t" ($2 == "d" ? "dir " $3 : $2 == "l" ? "link -> " $4 : "prog " $3)
-        next
-      }
-      {
-        count = split($2, part, "/")
-        way = to = ""
-        for (i = 2; i <= count && to == ""; i++) {
-          above = way
-          way = way "/" part[i]
-          if (kind[way] != "l") continue
-          to = leads[way] ~ /^\// ? leads[way] : above "/" leads[way]
-          while (++i <= count) to = to "/" part[i]
-        }
-        if (to == "" && kind[way] == "f" && open_to_all[way] && (getline line <way) > 0 && match(line, /^#! *\/[^ \t]*/)) {
-          to = substr(line, 1, RLENGTH)
-          sub(/^#! */, "", to)
-        }
-        close(way)
-        gsub(/\/\.(\/\.)*\//, "/", to)
-        while (sub(/\/[^\/]+\/\.\.\//, "/", to));
-        if (to == "") next
-        print "@second_look.leads|" $1 "\t" to
-        print $1 "\t" to >next_at
-      }' "$0.ways" asked=1 -
-    look_at=
-    if [ -s "$0.next" ]; then look_at=$(cat "$0.next"); : >"$0.next"; else break; fi
+  for look_path; do
+    look_at=$look_path
+    for _ in 1 2 3 4 5 6; do
+      look_way='' look_to='' look_rest=$look_at
+      while [ -n "$look_rest" ]; do
+        look_above=$look_way
+        look_rest=${look_rest#/}
+        look_way=$look_way/${look_rest%%/*}
+        look_rest=${look_rest#"${look_rest%%/*}"}
+        printf '%s\n' "$look_way" >>"$0.ways"
+        if [ -z "$look_to" ] && [ -h "$look_way" ] && look_to=$(readlink "$look_way"); then
+          case $look_to in /*) ;; *) look_to=$look_above/$look_to ;; esac
+          look_to=$(realpath -ms "$look_to$look_rest")
+        fi
+      done
+      if [ -z "$look_to" ] && [ -n "$(find "$look_at" -maxdepth 0 -type f -perm -004 2>/dev/null)" ]; then
+        look_to=$(head -c 200 "$look_at" | tr -d '\000' | sed -n '1s/^#! *\(\/[^ 	]*\).*/\1/p')
+      fi
+      [ -n "$look_to" ] || break
+      printf '@second_look.leads|%s\t%s\n' "$look_path" "$look_to"
+      look_at=$look_to
+    done
   done
+  sort -u "$0.ways" | tr '\n' '\0' | xargs -0 -r sh -c 'find "$@" -maxdepth 0 -printf "%p\t" \( -type d -printf "dir %m %u:%g\n" -o -type l -printf "link -> %l\n" -o -printf "prog %m %u:%g\n" \)' sh 2>/dev/null | lines second_look.ways
 }
 
 # All that lies in folders, as look_paths tells it, and with sizes: see inventory_trees.
 look_trees() { # FOLDER ...
   for look_at in "$@"; do
     case $look_at in /*/*/*/*) look_deep=3 ;; *) look_deep=1 ;; esac
-    find "$look_at" -maxdepth "$look_deep" -xdev \( -name __pycache__ -o -path /var/lib/envmgr -o -path /usr/local/bin/envmgr \) -prune -o -printf '%p\t%y\t%m %u:%g\t%l\t%s\n' 2>/dev/null
-  done | awk -F '\t' '{ print "@second_look.ways|" $1 "\t" ($2 == "d" ? "dir " $3 : $2 == "l" ? "link -> " $4 : "prog " $3 " " $5) }'
+    find "$look_at" -maxdepth "$look_deep" -xdev \( -name __pycache__ -o -path /var/lib/envmgr -o -path /usr/local/bin/envmgr \) -prune -o \
+      -printf '%p\t' \( -type d -printf 'dir %m %u:%g\n' -o -type l -printf 'link -> %l\n' -o -printf 'prog %m %u:%g %s\n' \) 2>/dev/null
+  done | lines second_look.ways
 }

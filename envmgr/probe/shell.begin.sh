@@ -3,8 +3,8 @@
 : "${user?}"
 
 # shellcheck disable=SC2034 # the stages'
-nameless_host=$(uname -n | sed 's/\./\\./g')
-own host "$(uname -n)"
+host_name=$(uname -n)
+own host "$host_name"
 probe_uid=$(id -u)
 own slurm_node "${SLURMD_NODENAME:-}"
 own began "$(date +%s.%N)"
@@ -12,7 +12,7 @@ trap 'trap "" HUP INT TERM PIPE; [ -z "$tmp" ] || rm -rf "$tmp"' EXIT
 trap 'trap "" HUP INT TERM PIPE; exit 1' HUP INT TERM PIPE
 for base in /tmp /dev/shm /run; do
   tmp=$(mktemp -d "$base/envmgr-audit.XXXXXX" 2>/dev/null) || continue
-  if echo yes 2>/dev/null >"$tmp/try" && grep -q yes "$tmp/try"; then break; fi
+  if echo yes 2>/dev/null >"$tmp/try"; then break; fi
   rm -rf "$tmp"
   tmp=
 done
@@ -21,19 +21,19 @@ if [ -z "$tmp" ]; then
   exit 0
 fi
 # Without these nothing works, and what fails only names itself.
-odd=$(find -L /dev/null /dev/zero /dev/urandom -maxdepth 0 ! \( -type c -perm 666 \) -printf '%p has mode %m and type %y, not 666 and c\n' 2>&1)
+odd=$(find -L /dev/null /dev/zero /dev/urandom -maxdepth 0 ! \( -type c -perm 666 \) -printf '%p has type %y and mode %m, and is no device (c) with 666\n' 2>&1)
 if [ -n "$odd" ]; then
   put probe "$odd"
   exit 0
 fi
 chmod 755 "$tmp"
-mkfifo "$tmp/ended" && exec 3<>"$tmp/ended" # each job's end is a line of it
+mkfifo "$tmp/ended" && exec 3<>"$tmp/ended" # of `join`
 echo ": a line that start-up files leave" >"$tmp/line" # harmless to a shell that reads it
 find "${tmp%/*}" -maxdepth 1 -name 'envmgr-audit.*' -user "$probe_uid" -mmin +1440 -exec rm -rf {} + 2>/dev/null
 # shellcheck disable=SC2034 # of account_of
 who=$tmp/who.out
 # shellcheck disable=SC2034 # the mark of stages behind start-up files
-secret=$(od -An -N8 -tx1 /dev/urandom | tr -d ' \n')
+read -r secret </proc/sys/kernel/random/uuid
 other=$user # each account once
 [ "$other" != root ] || other=
 start who getent passwd ${other:+"$other"} root

@@ -1,12 +1,12 @@
 # shellcheck shell=sh
 # What the main script of a probe has: jobs that are started, waited for and left behind. They are shells with a stage's file.
-: "${limit?}" "${user?}"
+: "${limit?}" "${user?}" "${named_words?}"
 tmp=
 
 # stage NAME MARK: its file, with the text on stdin; users' start-up files run before those that have a mark.
 stage() {
   {
-    printf 'mark=%s\nwho=%s\nroom=%s\njob=%s\nnameless_host=%s\n' "$2" "${who?}" "$tmp/room" "${SLURM_JOB_ID-}" "'${nameless_host?}'"
+    printf 'mark=%s\nwho=%s\nroom=%s\njob=%s\nhost_name=%s\n. %s/library.sh\n' "$2" "${who?}" "$tmp/room" "${SLURM_JOB_ID-}" "${host_name?}" "$tmp"
     cat
   } >"$tmp/$1.sh"
 }
@@ -78,16 +78,22 @@ at_pty() {
     "SLURM_OVERLAP=1 exec srun -Q -n 1 -N 1 --mpi=none --pty /bin/sh -c 'exec /bin/sh $tmp/interactive $2 >>$1'" /dev/null >/dev/null
 }
 
-# join SECONDS NAME…: wait for some.
+# join SECONDS NAME…: wait for some. Each that ends writes an empty line to the pipe of `begin`, and a clock writes the number of this call.
+join_number=0
 join() {
-  join_seconds=$1
+  join_number=$((join_number + 1)) join_line=
+  (
+    trap 'kill -KILL $!; exit' TERM
+    sleep "$1" &
+    wait
+    echo "$join_number" >&3
+  ) </dev/null >/dev/null 2>&1 &
+  join_clock=$!
   shift
-  with_limit "$join_seconds" "$tmp/joined" ended "$@"
-}
-ended() {
-  for job; do
-    until [ -s "$tmp/$job.rc" ]; do read -r _ <&3; done
+  for job in "$@"; do
+    until [ -s "$tmp/$job.rc" ] || [ "$join_line" = "$join_number" ]; do read -r join_line <&3; done
   done
+  kill "$join_clock" 2>/dev/null
 }
 
 # tell PREFIX NAME MARK KEYS: its facts, those that begin with the regex KEYS; and of a context, the first line that start-up files print.
@@ -99,17 +105,16 @@ tell() {
   fi
   read -r rc <"$tmp/$2.rc"
   if [ "$rc" = skipped ]; then return; fi
-  LC_ALL=C awk -v key="$1" -v mark="@$3" -v keys="^~?${4:-.}" -v noise="$tmp/noise" '
-    index($0, mark) != 1 { if (NF && key != "" && !noises++) print substr($0, 1, 200) >noise; next }
+  LC_ALL=C awk -v key="$1" -v mark="@$3" -v keys="^~?${4:-.}" -v host="$host_name" "$named_words"'
+    index($0, mark) != 1 { if (NF && key != "" && noise == "") noise = $0; next }
     { $0 = substr($0, length(mark) + 1) }
     $0 == "done=yes" { done = 1; next }
     $0 ~ keys { own = sub(/^~/, ""); print "@" (own ? "~" : "") key $0 }
-    END { exit !done }' "$tmp/$2.out"
+    END {
+      if (noise != "") print "@" key "noise=" substr(nameless(noise, host), 1, 100)
+      exit !done
+    }' "$tmp/$2.out"
   done=$?
-  if [ -s "$tmp/noise" ]; then
-    put "$1noise" "$(nameless <"$tmp/noise" | cut -c1-100)"
-    rm "$tmp/noise"
-  fi
   if [ "$rc" = 153 ]; then
     put "$end" "its start-up files print more than 8 MB"
   elif [ "$rc" != 0 ]; then

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# What every stage of a probe has. `mark`, `who` and `room` are set before.
+# What every stage of a probe has. `mark`, `who`, `room` and `host_name` are set before.
 #
 # An answer is lines `@key=value`, `@key|a line of a longer value` and `@~key=value` for what is the node's own. What runs
 # behind a user's start-up files puts `mark` after the `@`, so that nothing which those print is taken for a fact.
@@ -18,14 +18,25 @@ sum() { sha256sum | cut -d' ' -f1; }
 # checks tell that. What is taken for a program's answer goes through it, and no path, number or sum is read from a program's stderr.
 plain() { sed -e '/^ERROR: ld\.so: /d' -e '/: no version information available (required by /d'; }
 
-# nameless: the node's own name, where it is a word, is NODE: such a text is the same on every node. `c1` in `lic1` is no name.
-nameless() {
-  nameless_host=${nameless_host:-$(uname -n | sed 's/\./\\./g')}
-  nameless_edge='[^A-Za-z0-9_-]'
-  nameless_long="s/(^|$nameless_edge)$nameless_host(\$|$nameless_edge)/\\1NODE\\2/g"
-  nameless_short="s/(^|$nameless_edge)${nameless_host%%\\.*}(\$|$nameless_edge)/\\1NODE\\2/g"
-  sed -E -e "$nameless_long" -e "$nameless_long" -e "$nameless_short" -e "$nameless_short" # two names share an edge
-}
+# For awk: a text with `by` for a name that is a word of its own in it, and with NODE for that of a host: `c1` in `lic1` is no name.
+# shellcheck disable=SC2016,SC2034
+named_words='
+  function named(text, name, by,  at, before, after, done) {
+    done = ""
+    while (name != "" && (at = index(text, name))) {
+      before = at > 1 ? substr(text, at - 1, 1) : substr(done, length(done), 1)
+      after = substr(text, at + length(name), 1)
+      done = done substr(text, 1, at - 1) (before after ~ /[A-Za-z0-9_-]/ ? name : by)
+      text = substr(text, at + length(name))
+    }
+    return done text
+  }
+  function nameless(text, host,  short) {
+    short = host
+    sub(/\..*/, "", short)
+    return named(named(text, host, "NODE"), short, "NODE")
+  }
+'
 
 # whole_path KEY: a PATH without the system's programs is reported, and completed for what the probe calls itself.
 whole_path() {

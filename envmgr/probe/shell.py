@@ -56,6 +56,7 @@ def join_probes(parts: Iterable[ProbePart], plan: ProbePlan, *, stages: Sequence
             script_text(__file__, "library.sh"),
             script_text(__file__, "jobs.sh"),
             script_text(__file__, "begin.sh"),
+            f"cat >\"$tmp/library.sh\" <<'ENVMGR_END'\n{script_text(__file__, 'library.sh')}ENVMGR_END\n",
             _file("gate", [script_text(__file__, "gate.sh")], plan),
             *(_file(stage, of_stage, plan) for stage, of_stage in texts.items()),
             _function("start_rest", starting),
@@ -78,7 +79,7 @@ def _file(stage: str, texts: Iterable[str], plan: ProbePlan) -> str:
         # Start-up files may print anything: lines without the secret of this run are no facts.
         mark, end = '"$secret"', UNTRACED_END
         texts = [script_text(__file__, "found.sh"), untraced(), "whole_path path_brought\n", *texts]
-    text = "".join([_settings(plan), script_text(__file__, "library.sh"), *texts])
+    text = "".join([_settings(plan), *texts])
     return f"stage {stage} {mark} <<'ENVMGR_END'\n{text}\nput done yes\n{end}ENVMGR_END\n"
 
 

@@ -19,7 +19,7 @@ def context_facts(
     """`before` is what start-up files do; with `job`, it is that job's shell. The shell's own words on stderr go nowhere."""
     text = as_check(check).probe(plan or audit_plan(site()))["context"]
     library, found = (script_text(probe.__file__ or "", part) for part in ("library.sh", "found.sh"))
-    script = f"{before}\nmark=\nwho=/dev/null\nroom=/tmp\njob={job}\nuser=alice\n{library}{found}whole_path path_brought\n{text}\n"
+    script = f"{before}\nmark=\nwho=/dev/null\nroom=/tmp\njob={job}\nuser=alice\nhost_name=c1\n{library}{found}whole_path path_brought\n{text}\n"
     given = {"PATH": "/usr/bin:/bin", "HOME": "/", **env}
     done = subprocess.run([shell, "-c", script], capture_output=True, text=True, check=False, env=given, cwd="/")
     assert done.returncode == 0, done.stderr

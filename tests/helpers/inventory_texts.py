@@ -38,7 +38,7 @@ def run_text(text: str, stage: ProbeStage, folder: Path, *argv: str, before: str
     parts = ("library.sh", "found.sh") if stage == "context" else ("library.sh",)
     library = "".join(script_text(probe.__file__, part) for part in parts)
     file = folder / f"{stage}.sh"
-    file.write_text(f"{before}\n{given}{library}{text}\nput inventory.looked.{stage} yes\n")
+    file.write_text(f"{before}\n{given}host_name=$(uname -n)\n{library}{text}\nput inventory.looked.{stage} yes\n")
     (folder / "who").write_text(f"root:x:{os.geteuid()}:0::/root:/bin/bash\n")
     env = {"PATH": "/usr/bin:/bin", "HOME": str(folder)}
     done = subprocess.run([*argv, file], capture_output=True, text=True, check=True, cwd="/", env=env, input="")

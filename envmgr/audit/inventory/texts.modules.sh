@@ -3,7 +3,7 @@
 # read, and the paths of software that they name and that are not there. Behind named_paths.sh. What a server does not tell in time is closed.
 : "${prefix?}" "${room?}" "${modules_most?}" "${modules_seconds?}"
 
-modules_files() { # FOLDER
+modules_modfile() { # FOLDER
   cd "$1" || return
   find -L . \( -type d ! \( -readable -executable \) -o -type f ! -readable \) -printf "modfile\t$1/%P\tclosed\n" 2>/dev/null | head -n 50
   find -L . -type f -readable -printf '%P\0' 2>/dev/null | LC_ALL=C sort -z | head -z -n "$modules_most" | xargs -0 -r -n 200 sha256sum -- >"$room/modules.sums"
@@ -17,7 +17,7 @@ modules_files() { # FOLDER
   fi
   awk -v folder="$1" '{ printf "modfile\t%s/%s\t%s\n", folder, substr($0, 67), substr($0, 1, 12) }' "$room/modules.sums"
 }
-modules_paths() { # FOLDER: what they name, but for the system's own
+modules_modpath() { # FOLDER: what they name, but for the system's own
   # shellcheck disable=SC2034 # of named_paths.sh
   named_there=$room/modules.there
   : >"$named_there"
@@ -36,18 +36,15 @@ modules_paths() { # FOLDER: what they name, but for the system's own
   ' "$named_there" "$room/modules.absent" | head -n 100
 }
 modules_look() {
-  modules_closed=
   printf '%s\n' "${MODULEPATH-}" | tr : '\n' | sed 's|//*$||' | grep '^/' | grep -v -F -e "$prefix/" | sort -u >"$room/modules.folders"
-  while IFS= read -r modules_folder; do
-    [ -d "$modules_folder" ] || continue
-    for modules_kind in modfile modpath; do
-      if [ "$modules_kind" = modfile ]; then modules_what=modules_files; else modules_what=modules_paths; fi
-      with_limit "$modules_seconds" "$room/modules" "$modules_what" "$modules_folder"
-      if [ "$?" = 124 ]; then modules_closed="$modules_closed $modules_kind"; else cat "$room/modules"; fi
-    done
-  done <"$room/modules.folders"
   for modules_kind in modfile modpath; do
-    case $modules_closed in *$modules_kind*) ;; *) printf 'looked\t%s\n' "$modules_kind" ;; esac
+    modules_looked=yes
+    while IFS= read -r modules_folder; do
+      [ -d "$modules_folder" ] || continue
+      with_limit "$modules_seconds" "$room/modules" "modules_$modules_kind" "$modules_folder"
+      if [ "$?" = 124 ]; then modules_looked=; else cat "$room/modules"; fi
+    done <"$room/modules.folders"
+    [ -z "$modules_looked" ] || printf 'looked\t%s\n' "$modules_kind"
   done
 }
 modules_look | inventory_tell modfile modpath

@@ -75,25 +75,22 @@ inventory_paths() {
     esac
   done
   echo "looked	folder"
-  [ -z "$inventory_login" ] || inventory_home
-}
-
-# inventory_avail: what `module avail` lists, by folder.
-inventory_avail() {
+  [ -n "$inventory_login" ] || return 0
+  inventory_home
+  command -v module >/dev/null || return 0
+  printf '\002avail\n'
   PATH=$inventory_brought
   module -t avail 2>&1
+  printf '\002\nlooked\tavail\n'
 }
 
-# inventory_functions: `NAME LINE FILE` of each function, where the shell can tell.
+# inventory_functions: `NAME LINE FILE` of each function, which bash alone tells.
 inventory_functions() {
   if [ -n "${BASH_VERSION-}" ]; then
     # shellcheck disable=SC3044 # bash's
     shopt -s extdebug
     # shellcheck disable=SC2046,SC3044,SC3045 # names; bash's
     declare -F $(compgen -A function)
-  elif [ -n "${ZSH_VERSION-}" ]; then
-    # shellcheck disable=SC2016 # zsh's
-    eval 'zmodload zsh/parameter; for inventory_name in ${(k)functions}; do printf "%s 0 %s\n" "$inventory_name" "${functions_source[$inventory_name]}"; done'
   fi
 }
 
@@ -131,8 +128,10 @@ inventory_look() (
   PATH=$inventory_path
   # What is exported, one variable a line.
   inventory_exported=$(/usr/bin/env -0 2>/dev/null | command tr '\n\0' ' \n')
+  # shellcheck disable=SC3028 # empty, but in bash
+  inventory_flags=$shell_flags inventory_options=${BASHOPTS-} inventory_ifs=$shell_ifs
+  export inventory_flags inventory_options inventory_ifs inventory_brought inventory_salt inventory_file
   with_limit "$inventory_seconds" "$inventory_file" inventory_paths
-  if [ -n "$inventory_login" ] && command -v module >/dev/null && with_limit "$inventory_seconds" "$inventory_file.avail" inventory_avail; then inventory_listed=yes; fi
   {
     printf 'umask\tumask\t%s\nlooked\tumask\n' "$inventory_umask"
     command cat "$inventory_file"
@@ -143,15 +142,7 @@ inventory_look() (
     printf '\002state\n'
     inventory_state_left
     printf '\002env\n%s\n' "$inventory_exported"
-    if [ -n "$inventory_listed" ]; then
-      printf '\002avail\n'
-      command cat "$inventory_file.avail"
-      printf '\002\nlooked\tavail\n'
-    fi
-  } | {
-    # shellcheck disable=SC3028 # empty, but in bash
-    inventory_flags=$shell_flags inventory_options=${BASHOPTS-} inventory_ifs=$shell_ifs
-    export inventory_flags inventory_options inventory_ifs inventory_brought inventory_salt inventory_file
+  } |
     LC_ALL=C command awk -F '\t' -v job="${job-}" "$inventory_limit"'
       # Of a value that is nobody else'"'"'s there is only a digest, good for this audit; see END.
       function private(kind, key, value) {
@@ -170,7 +161,7 @@ inventory_look() (
       BEGIN {
         file = ENVIRON["inventory_file"] ".digests"
         digest = "exec sha256sum >>'"'"'" file "'"'"'"
-        by_session = "^(_|PWD|OLDPWD|SHLVL|HOST|HOSTNAME|TERM|COLUMNS|LINES|MAIL|HISTFILE|LS_COLORS|SSH_.*|XDG_(SESSION|RUNTIME|SEAT|VTNR).*|DBUS_.*|KRB5CCNAME|INVOCATION_ID|JOURNAL_STREAM|PMIX?_.*|ROCR_.*|GPU_DEVICE_ORDINAL|SRUN_DEBUG|_ModuleTable.*|__LMOD.*|__Init.*|ENVMGR_.*|inventory_.*|nameless_.*|BASH_FUNC_.*)$"
+        by_session = "^(_|PWD|OLDPWD|SHLVL|HOST|HOSTNAME|TERM|COLUMNS|LINES|MAIL|HISTFILE|LS_COLORS|SSH_.*|XDG_(SESSION|RUNTIME|SEAT|VTNR).*|DBUS_.*|KRB5CCNAME|INVOCATION_ID|JOURNAL_STREAM|PMIX?_.*|ROCR_.*|GPU_DEVICE_ORDINAL|SRUN_DEBUG|_ModuleTable.*|__LMOD.*|__Init.*|ENVMGR_.*|inventory_.*|host_name|BASH_FUNC_.*)$"
         if (job != "") by_session = by_session "|^(SLURM_.*|XDG_.*|CUDA_VISIBLE_DEVICES|ZE_AFFINITY_MASK)$"
       }
       substr($0, 1, 1) == "\002" { mode = substr($0, 2); next }
@@ -231,8 +222,6 @@ inventory_look() (
         if (ENVIRON["inventory_options"] != "") print "flags\tshopt\t" ENVIRON["inventory_options"]
         ifs = ENVIRON["inventory_ifs"]
         if (ifs == "unset" || ifs == " \t\n") ifs = "blanks"
-        gsub(/\t/, "\\t", ifs)
-        gsub(/\n/, "\\n", ifs)
         print "ifs\tIFS\t" ifs
         # What the probe limits itself, and what the kernel derives from memory, are passed over.
         while ((getline line <"/proc/self/limits") > 0) if (line ~ /^Max / && line !~ /^Max (file size|pending)/) print "ulimit\t" limit(line)
@@ -241,11 +230,10 @@ inventory_look() (
         print "locale\tsaid\t" said
         split("flags ifs ulimit env alias func locale state", all, " ")
         for (i in all) print "looked\t" all[i]
-      }'
-  } | inventory_tell umask flags ifs ulimit env alias func cmd locale state folder moddir ${inventory_login:+avail home}
+      }' | inventory_tell umask flags ifs ulimit env alias func cmd locale state folder moddir ${inventory_login:+avail home}
 )
 
-inventory_login='' inventory_listed=''
+inventory_login=
 # Once for an account: the user's login bash, which has the home as others see it.
 # shellcheck disable=SC3028,SC3044 # it is bash
 if [ -n "${BASH_VERSION-}" ] && [ -z "${job-}" ] && shopt -q login_shell; then

@@ -1,22 +1,23 @@
 # shellcheck shell=sh
 # The inventory of the node itself. What may hang (a server, a directory service) is left behind with all that comes after it. No folder of a server is
 # entered. Of a file that others cannot read the answer has only a digest that is good for this audit, of a private key not even that.
-: "${user?}" "${build_user?}" "${inventory_salt?}" "${inventory_seconds?}" "${inventory_path?}" "${inventory_named?}" "${inventory_limit?}"
+: "${user?}" "${build_user?}" "${inventory_salt?}" "${inventory_seconds?}" "${inventory_path?}" "${named_words?}" "${host_name?}" "${inventory_limit?}"
 
 # Start-up files of root; those of the user are looked at in the user's shell.
 inventory_dots='.bashrc .bash_profile .bash_login .bash_logout .profile .cshrc .tcshrc .login .zshenv .zprofile .zshrc .zlogin .modulerc .lmodrc.lua'
-inventory_kernel='kernel/pid_max kernel/numa_balancing kernel/unprivileged_userns_clone kernel/yama/ptrace_scope
+inventory_kernel='kernel/numa_balancing kernel/unprivileged_userns_clone kernel/yama/ptrace_scope
   kernel/apparmor_restrict_unprivileged_userns kernel/perf_event_paranoid kernel/randomize_va_space kernel/shmmax kernel/shmall kernel/sem
   kernel/keys/maxkeys kernel/keys/maxbytes kernel/core_pattern vm/overcommit_memory vm/overcommit_ratio vm/max_map_count vm/swappiness
-  vm/zone_reclaim_mode vm/nr_hugepages user/max_user_namespaces fs/nr_open fs/aio-max-nr fs/protected_hardlinks fs/protected_regular
-  net/ipv6/conf/all/disable_ipv6 net/core/rmem_max net/core/wmem_max net/core/somaxconn net/ipv4/ip_local_port_range'
+  vm/zone_reclaim_mode vm/nr_hugepages /sys/kernel/mm/transparent_hugepage/enabled fs/nr_open fs/aio-max-nr fs/protected_hardlinks fs/protected_regular
+  net/ipv6/conf/all/disable_ipv6 net/core/rmem_max net/core/wmem_max net/core/somaxconn net/ipv4/ip_local_port_range
+  /sys/fs/selinux/enforce /sys/devices/system/cpu/smt/control'
 
 # inventory_mounts: what is mounted where, without what differs by itself. In "$0.far" are the points that a server answers for, in "$0.near" others.
 inventory_mounts() {
   : >"$0.far"
   : >"$0.near"
   # shellcheck disable=SC2016 # awk's
-  awk -v far="$0.far" -v near="$0.near" -v own="${inventory_own%%.*}" '
+  awk -v far="$0.far" -v near="$0.near" -v own="${host_name%%.*}" '
     function kept(text, without,  n, i, part, all) {
       n = split(text, part, ",")
       for (i = 1; i <= n; i++) if (part[i] !~ without) all = all "," part[i]
@@ -60,46 +61,21 @@ $inventory_above
   done
 }
 
-# inventory_slurm: paths, one a line, of Slurm's plugins, and of what slurmd runs around jobs; some are patterns.
-inventory_slurm() {
-  printf '%s\n' '/usr/lib64/slurm/*.so' '/usr/lib/*/slurm*/*.so' '/usr/lib/slurm*/*.so' '/usr/local/lib*/slurm/*.so'
-  set --
-  for inventory_folder in /etc/slurm /etc/slurm-llnl /usr/local/etc /opt/slurm/etc /run/slurm/conf /var/spool/slurmd/conf-cache; do
-    inventory_near "$inventory_folder" || continue
-    for inventory_file in "$inventory_folder"/slurm.conf "$inventory_folder"/plugstack.conf "$inventory_folder"/plugstack.conf.d/*; do
-      if [ -r "$inventory_file" ]; then set -- "$@" "$inventory_file"; fi
-    done
-  done
-  [ $# = 0 ] || printf '%s\n' "$@"
-  # shellcheck disable=SC2016 # awk's
-  [ $# = 0 ] || awk '
-    tolower($0) ~ /^[ \t]*(required|optional|(task)?(prolog|epilog)|healthcheckprogram|unkillablestepprogram|rebootprogram|plugindir)[ \t=]/ {
-      all = tolower($0) ~ /^[ \t]*plugindir/ ? "/*.so" : ""
-      sub(/#.*/, "")
-      count = split($0, part, /[ \t=,:"]+/)
-      for (i = 2; i <= count; i++) if (part[i] ~ /^\//) print part[i] all
-    }' "$@"
-}
-
 # inventory_files: of what find prints, links, folders and programs, and files with the first digits of their sha256.
 # shellcheck disable=SC2016 # awk's
 inventory_files() {
   set -- /dev/null /dev/ptmx /tmp /var/tmp /dev/shm /var/spool /var/spool/slurmd
   if [ -r /root ]; then for inventory_file in $inventory_dots; do set -- "$@" "/root/$inventory_file"; done; fi
-  for inventory_folder in '' /opt /usr/local /usr/local/bin /usr/local/sbin /usr/local/lib /usr/local/lib64 /usr/local/include /usr/local/etc; do
-    printf '%s/*\n' "$inventory_folder"
-  done >"$0.patterns"
-  inventory_slurm >>"$0.patterns"
-  while IFS= read -r inventory_found; do
-    inventory_folder=${inventory_found%%[*]*}
-    inventory_near "${inventory_folder%/*}" || continue
+  for inventory_folder in '' /opt /usr/local /usr/local/bin /usr/local/sbin /usr/local/lib /usr/local/lib64 /usr/local/include /usr/local/etc \
+    /run/slurm/conf /var/spool/slurmd/conf-cache; do
+    inventory_near "$inventory_folder" || continue
     # Names only: a look at a mount point of a server might not come back.
-    for inventory_file in $inventory_found; do
+    for inventory_file in "$inventory_folder"/*; do
       case $inventory_far in *"
 $inventory_file
 "*) ;; *) set -- "$@" "$inventory_file" ;; esac
     done
-  done <"$0.patterns"
+  done
   # Only /etc, which is among them, and the folders of programs are entered. What envmgr has on some nodes only is left out.
   find "$@" /usr/bin /usr/sbin -maxdepth 8 -xdev \( -path /etc/.git -o -path '/etc/pki/ca-trust/extracted/*' -o -path '/etc/lvm/*' \
     -o -path '/etc/envmgr/[!n]*' -o -path '/etc/envmgr/node/images*' -o -path /etc/envmgr/node/check-flip -o -path /etc/envmgr/node/signed.sh \
@@ -118,7 +94,7 @@ $inventory_file
       $1 == "d" { if (shut || last % 2 == 0) is_shut[$4]; print "dir\t" $4 "\t" $2; next }
       $1 == "l" { print "link\t" $4 "\t-> " $5; next }
       $4 ~ /^\/etc\/(mtab|adjtime|\.pwd\.lock|\.updated|hostid|g?shadow)$|-$|\.cache$|\.swp$/ { next }
-      $4 ~ /^\/usr\/s?bin\/|\/slurm[^\/]*\/[^\/]*\.so$/ { print "prog\t" $4 "\t" $2 " " $3; next }
+      $4 ~ /^\/usr\/s?bin\// { print "prog\t" $4 "\t" $2 " " $3; next }
       {
         # Others have these by themselves, and private keys are no one else'"'"'s.
         by_itself = $4 ~ /^\/etc\/(hostname|machine-id|hostid|udev\/hwdb\.bin|network\/|netplan\/|NetworkManager\/system-connections\/|sysconfig\/network-scripts\/ifcfg-|systemd\/network\/|iscsi\/initiatorname|nvme\/host|crypttab|mdadm|default\/grub$|kernel\/cmdline|initramfs-tools\/conf\.d\/resume)/
@@ -130,19 +106,19 @@ $inventory_file
   # Copies are made of closed files, with the salt before their text; and of files that have the name of their own node, or a number of its
   # disks, without that. Not of those that have names of other nodes, too, and of no program: those are written once for all nodes.
   mkdir "$0.copies"
-  case $inventory_own in
-    *[0-9]*) grep -v -E '^/etc/envmgr/|^/usr/|\.(lua|py|pl|c?sh)$' "$0.open" | xargs -d '\n' -r grep -l -I -w -s -F -e "${inventory_own%%.*}" -- >"$0.named" ;;
+  case $host_name in
+    *[0-9]*) grep -v -E '^/etc/envmgr/|^/usr/|\.(lua|py|pl|c?sh)$' "$0.open" | xargs -d '\n' -r grep -l -I -w -s -F -e "${host_name%%.*}" -- >"$0.named" ;;
     *) : >"$0.named" ;;
   esac
   if [ -r /etc/fstab ]; then echo /etc/fstab >>"$0.named"; fi
-  awk -v own="$inventory_own" -v folder="$0.copies" -v salt="$inventory_salt" "$inventory_named"'
+  awk -v own="$host_name" -v folder="$0.copies" -v salt="$inventory_salt" "$named_words"'
     BEGIN {
       short = own
       sub(/\..*/, "", short)
       stem = short
       sub(/[0-9]+[^0-9]*$/, "", stem)
       gsub(/[^A-Za-z0-9_-]/, ".", stem)
-      if (short == stem) own = short = ""
+      if (short == stem) own = ""
       four = "[0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f]"
       disk = four four "-" four "-" four "-" four "-" four four four
     }
@@ -150,13 +126,13 @@ $inventory_file
       text = ""
       while ((got = getline line <$0) > 0) text = text line "\n"
       close($0)
+      if (got < 0) next
       closed = FILENAME ~ /\.closed$/
       if (!closed) {
-        text = named(named(text, own, "NODE"), short, "NODE")
+        text = nameless(text, own)
         if (own != "" && text ~ ("(^|[^A-Za-z0-9_-])" stem "[0-9[]")) next
         gsub(disk, "DISK", text)
       }
-      if (got < 0) next
       printf "%s%s", closed ? salt : "", text >(folder "/" ++count)
       close(folder "/" count)
       print folder "/" count "\t" $0 "\t" (closed ? "~" : "")
@@ -230,23 +206,18 @@ inventory_daemons() {
     /^Max / { print "limit\t" name " " limit($0) }' "$@"
 }
 
+looked() { printf 'looked\t%s\n' "$@"; }
 # shellcheck disable=SC2016 # awk's
 inventory_look() {
   umask 077
   PATH=$inventory_path
   LC_ALL=C
   export LC_ALL
-  inventory_own=$(uname -n)
   inventory_mounts
-  echo "looked	mount"
-  set --
-  for inventory_file in $inventory_kernel; do set -- "$@" "/proc/sys/$inventory_file"; done
-  grep -s . "$@" /sys/kernel/mm/transparent_hugepage/enabled /sys/fs/selinux/enforce /sys/devices/system/cpu/smt/control | awk -F: '
-    { value = substr($0, length($1) + 2); gsub(/\t/, " ", value) }
-    match(value, /\[[a-z]+\]/) { value = substr(value, RSTART + 1, RLENGTH - 2) }
-    $1 ~ /(pid_max|namespaces)$/ && value + 0 > 8192 { value = "enough" } # as the kernel derives it
-    { sub(/^\/(proc\/)?sys\//, "", $1); print "sysctl\t" $1 "\t" value }'
-  echo "looked	sysctl"
+  looked mount
+  # shellcheck disable=SC2086 # files
+  (cd /proc/sys && grep -s . $inventory_kernel) | sed 's/:/\t/; s/^/sysctl\t/'
+  looked sysctl
   printf 'sys\tkernel\t%s\nsys\tglibc\t%s\nsys\tzone\t%s\n' "$(uname -rm)" "$(getconf GNU_LIBC_VERSION 2>/dev/null)" "$(date +%Z)"
   if [ -r /proc/driver/nvidia/version ] && read -r inventory_file </proc/driver/nvidia/version; then printf 'sys\tdriver\t%s\n' "$inventory_file"; fi
   awk -F '[:=]' '
@@ -256,46 +227,37 @@ inventory_look() {
     /^flags|^Features/ && !flags { flags = split($2, all, " ") }
     END { print "sys\tcpu\t" count " x" model ", " flags " flags" }' /proc/cpuinfo /etc/os-release 2>/dev/null
   awk -F ':[ \t]*' '/^Model/ { count[$2]++ } END { for (model in count) print "sys\tGPUs\t" count[model] " x " model }' /proc/driver/nvidia/gpus/*/information 2>/dev/null
-  echo "looked	sys"
+  looked sys
   inventory_daemons
-  echo "looked	daemon"
-  echo "looked	limit"
+  looked daemon limit
   ldconfig -p | awk '
     / => / {
       kind = $2 ~ /x86-64|AArch64|64bit|PPC64/ ? "" : " " $2
       if (!(($1, kind) in seen)) print "lib\t" $1 kind "\t" $NF
       seen[$1, kind]
     }
-    END { exit !NR }' && echo "looked	lib"
+    END { exit !NR }' && looked lib
   if command -v dpkg-query >/dev/null; then
-    dpkg-query -W -f 'pkg\t${Package}:${Architecture}\t${Version} ${db:Status-Status}\n' | sed 's/ installed$//' && echo "looked	pkg"
-  elif command -v rpm >/dev/null; then
-    rpm -qa --qf 'pkg\t%{NAME}.%{ARCH}\t%{VERSION}-%{RELEASE}\n' | grep -v '	gpg-pubkey' && echo "looked	pkg"
+    dpkg-query -W -f 'pkg\t${Package}:${Architecture}\t${Version} ${db:Status-Status}\n' | sed 's/ installed$//'
   else
-    echo "looked	pkg"
-  fi
+    rpm -qa --qf 'pkg\t%{NAME}.%{ARCH}\t%{VERSION}-%{RELEASE}\n' | grep -v '	gpg-pubkey'
+  fi && looked pkg
   inventory_files
-  for inventory_file in file link dir prog; do echo "looked	$inventory_file"; done
+  looked file link dir prog
   set --
   while IFS= read -r inventory_file; do set -- "$@" "$inventory_file"; done <"$0.near"
   [ $# = 0 ] || df -k --output=avail,itotal,iavail,size,target "$@" 2>/dev/null | awk '
-    NR > 1 {
-      if ($4 == 0) next
-      point = $5
-      for (i = 6; i <= NF; i++) point = point " " $i
-      print "room\t" point "\t" ($1 < 1024 ? "full" : "yes")
-      if ($2 > 0) print "inodes\t" point "\t" ($3 < 100 ? "none left" : "yes")
-    }'
-  echo "looked	room"
-  echo "looked	inodes"
+    NR > 1 && $4 > 0 { print "room\t" $5 "\t" ($1 < 1024 ? "full" : "yes") }
+    NR > 1 && $4 > 0 && $2 > 0 { print "inodes\t" $5 "\t" ($3 < 100 ? "none left" : "yes") }'
+  looked room inodes
   if [ -d /run/systemd/system ]; then
     { systemctl list-unit-files --state=enabled --no-legend; systemctl list-units --failed --no-legend --plain; } 2>/dev/null |
       awk '$1 !~ /^envmgr-|\\x|@dev-|\.(device|scope|slice|swap)$/ { print "service\t" $1 "\t" ($4 == "failed" ? "failed" : "enabled") }'
   fi
-  echo "looked	service"
-  inventory_accounts && echo "looked	account"
+  looked service
+  inventory_accounts && looked account
   inventory_trees
-  echo "looked	tree"
+  looked tree
 }
 
 with_limit "$inventory_seconds" "$0.inventory" inventory_look

@@ -3,22 +3,9 @@
 # kinds named was not is `closed`. Sorted, and without the node's own name and the job's number in paths, so that nodes that are alike say the same
 # bytes. A name without a digit is a word that nodes have for other reasons. Programs of the shell's own PATH are not called: a start-up file may have put others there.
 # Kinds that are not among `inventory_whole` are reported by a digest; of all but `inventory_only` nothing is reported. Both may be `all`.
-inventory_path=/usr/sbin:/usr/bin:/sbin:/bin
-# For awk: a text with `by` for a name that is a word of its own in it.
-# shellcheck disable=SC2016
-inventory_named='
-  function named(text, name, by,  at, before, after, done) {
-    done = ""
-    while (name != "" && (at = index(text, name))) {
-      before = at > 1 ? substr(text, at - 1, 1) : substr(done, length(done), 1)
-      after = substr(text, at + length(name), 1)
-      done = done substr(text, 1, at - 1) (before after ~ /[A-Za-z0-9_-]/ ? name : by)
-      text = substr(text, at + length(name))
-    }
-    return done text
-  }
-'
+: "${named_words?}" "${host_name?}"
 
+inventory_path=/usr/sbin:/usr/bin:/sbin:/bin
 # For awk: KEY<TAB>SOFT HARD of a line of /proc/PID/limits; of what the kernel derives from memory only whether it is enough.
 # shellcheck disable=SC2016,SC2034
 inventory_limit='
@@ -35,34 +22,25 @@ inventory_limit='
 inventory_tell() (
   PATH=$inventory_path
   LC_ALL=C
-  export LC_ALL
-  nameless_host=${nameless_host:-$(command uname -n)}
-  export nameless_host
+  export LC_ALL host_name
   inventory_there=${room:+$room/kinds}
   inventory_there=${inventory_there:-$0.kinds}
   if [ "${inventory_whole?} ${inventory_only?}" != "all all" ]; then rm -rf "$inventory_there" && mkdir "$inventory_there" || return; fi
   command sort -u | command awk -F '\t' -v mark="${mark?}" -v kinds="$*" -v job="${job-}" -v there="$inventory_there/" \
-    -v whole=" $inventory_whole " -v only=" $inventory_only " "$inventory_named"'
+    -v whole=" $inventory_whole " -v only=" $inventory_only " "$named_words"'
     function among(kind, all) { return all == " all " || index(all, " " kind " ") }
     BEGIN {
-      host = ENVIRON["nameless_host"]
-      gsub(/\\/, "", host)
-      short = host
-      sub(/\..*/, "", short)
-      if (host !~ /[0-9]/) host = short = ""
+      host = ENVIRON["host_name"]
+      if (host !~ /[0-9]/) host = ""
     }
     # A name in a folder that others may write in can hold a line: only the kinds that are asked for here are taken.
     !index(" looked closed " kinds " ", " " $1 " ") { next }
     $1 == "looked" { looked[$2] = 1; next }
     {
-      key = $2
-      value = substr($0, length($1) + length($2) + 3)
-      gsub(/[\001-\037]/, " ", value)
       if (++count[$1] > 20000) next
-      if (short != "" && index(key value, short)) {
-        key = named(named(key, host, "NODE"), short, "NODE")
-        value = named(named(value, host, "NODE"), short, "NODE")
-      }
+      key = nameless($2, host)
+      value = nameless(substr($0, length($1) + length($2) + 3), host)
+      gsub(/[\001-\037]/, " ", value)
       if (job != "" && $1 ~ /^(env|folder)$/ && (value == job || value ~ /\//)) value = named(value, job, "JOB")
       if (!among($1, only)) next
       if (!among($1, whole) || only != " all ") print key "\t" value >(there $1)

@@ -8,6 +8,13 @@ own host "$host_name"
 probe_uid=$(id -u)
 own slurm_node "${SLURMD_NODENAME:-}"
 own began "$(date +%s.%N)"
+# Without one of these each look would be wrong in its own way.
+for odd in awk cat chmod cut date env find getent grep head id mkdir mkfifo mktemp readlink rm sed sha256sum sort stat tail tr uname wc xargs; do
+  command -v "$odd" >/dev/null || {
+    put probe "/usr/bin/$odd is not there, or cannot be executed"
+    exit 0
+  }
+done
 trap 'trap "" HUP INT TERM PIPE; [ -z "$tmp" ] || rm -rf "$tmp"' EXIT
 trap 'trap "" HUP INT TERM PIPE; exit 1' HUP INT TERM PIPE
 for base in /tmp /dev/shm /run; do

@@ -59,8 +59,8 @@ _SERVICES = (
     ),
     (re.compile(r"contexts:.*pseudo-terminal"), re.compile(r"\w+ /dev/(pts|ptmx)$")),
     (
-        re.compile(r"contexts:.*(ended|no user|does not start)"),
-        re.compile(r"account |file /etc/(passwd|nsswitch|pam\.d/|security/|nologin)"),
+        re.compile(r"contexts:.*(ended|no user|does not start|cannot be probed)"),
+        re.compile(r"account |limit |file /etc/(passwd|nsswitch|pam\.d/|security/|nologin)"),
     ),
 )
 

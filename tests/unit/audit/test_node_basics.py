@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +13,8 @@ from envmgr.audit.checks import all_checks, mount, nodes
 from envmgr.audit.judge import judge
 from envmgr.nodes.envelope import Reply
 from envmgr.probe.model import CONTEXTS, Group
-from tests.helpers.evidence import evidence, told
+from envmgr.probe.shell import join_probes, read_answer
+from tests.helpers.evidence import audit_plan, evidence, site, told
 
 LOGIN = CONTEXTS[0]
 KEY = "ctx.bash-login.user."
@@ -22,6 +25,17 @@ def test_folder_on_the_way_to_the_prefix_that_users_cannot_enter() -> None:
     given = evidence({"c1": HEALTHY, "c2": HEALTHY | {"mount.user_stopped": "750 root:root /cluster"}})
     (line,) = told(mount, given)
     assert line.startswith("error c2: /sw: alice cannot enter /cluster (mode 750, root:root) | ")
+
+
+def test_node_that_lacks_a_program_of_the_look_says_which(tmp_path: Path) -> None:
+    for program in (*Path("/usr/sbin").iterdir(), *Path("/usr/bin").iterdir()):
+        if program.name != "head" and not (tmp_path / program.name).is_symlink():
+            (tmp_path / program.name).symlink_to(program)
+    script = join_probes([], replace(audit_plan(site()), contexts=()))
+    done = subprocess.run(
+        ["/bin/sh"], input=script, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=True
+    )
+    assert read_answer(done.stdout)[0]["probe"] == "/usr/bin/head is not there, or cannot be executed"
 
 
 @pytest.mark.parametrize("text", ["", "x", "1.5", "²", "-"])

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from envmgr.audit.inventory.kinds import KINDS
-from envmgr.audit.join.relations import RELATIONS, View, is_its_file, nearest, turned
+from envmgr.audit.join.relations import RELATIONS, View, is_its_file, is_library_in, nearest, turned
 from envmgr.audit.second_look import traced_shell
 from envmgr.probe.model import CONTEXTS
 
@@ -160,8 +160,9 @@ def _holds(of: Difference, path: str) -> bool:
 
 
 def _leads_below(of: Difference, path: str) -> bool:
-    named = re.findall(r"/[^\s:]+", f"{of.value} {of.right} {of.key}")
-    return len(path) > 1 and any(each == path or each.startswith(f"{path}/") for each in named)
+    told = f"{of.value} {of.right} {of.key}"
+    named = (each == path or each.startswith(f"{path}/") for each in re.findall(r"/[^\s:]+", told))
+    return len(path) > 1 and (any(named) or is_library_in(path, told))
 
 
 def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -> list[Cause]:
@@ -214,9 +215,14 @@ def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], sender: str
     explained = [(harm, _explanation(harm, of_node)) for harm in (_sent(of, of_node, sender) for of in harms)]
     for harm, own in sorted(explained, key=lambda of: of[0].stage):
         root = own or next((of for state, of in states if _leads(state, harm)), None)
-        same = (harm.node, harm.finding.check, harm.finding.found)  # in other shells
+        # In other shells: the same, and what names nothing and begins so.
+        same = (harm.node, harm.finding.check, harm.finding.found)
+        alike = (*same[:2], same[2].partition(": ")[0])
         if root is not None:
             known.setdefault(same, root)
+            known.setdefault(alike, root)
+        elif not harm.paths and not harm.names:
+            root = known.get(alike)
         repeated = (of for said, of in told_by.get(harm.node, ()) if harm.finding.found.endswith(f": {said}"))
         found = next(repeated, None) or root or known.get(same) or Root(harm.finding.found)
         if harm.context is not None and harm.breaks:

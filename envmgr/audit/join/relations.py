@@ -111,7 +111,12 @@ def _read_by_it(harm: Harm, of: Difference, view: View) -> bool:
 def _library(harm: Harm, of: Difference, _: View) -> bool:
     if of.kind == "lib":
         return of.key in harm.text or bool({of.value, of.right} & {*harm.paths})
-    return of.path.rpartition("/")[2].startswith(tuple(_LIBRARY.findall(harm.text)))
+    return is_library_in(of.path, harm.text)
+
+
+def is_library_in(path: str, text: str) -> bool:
+    """Return whether it is a library that is named."""
+    return path.rpartition("/")[2].startswith(tuple(_LIBRARY.findall(text)))
 
 
 def is_its_file(of: Difference, text: str) -> bool:
@@ -131,7 +136,7 @@ def _its_name_is_said(harm: Harm, of: Difference, _: View) -> bool:
 
 
 def _state_of_its_shell(harm: Harm, of: Difference, _: View) -> bool:
-    return of.kind in ("flags", "ifs", "alias", "func", "umask") and _same_shell(harm, of)
+    return of.kind in ("flags", "ifs", "alias", "func", "umask", "state") and _same_shell(harm, of)
 
 
 def _same_shell(harm: Harm, of: Difference) -> bool:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def alike(places: Iterable[Place], evidence: Evidence, known: Iterable[Difference]) -> Iterator[Loose]:
-    """Yield a finding for each fact that a row fits, on the nodes of which no `known` difference tells it; its `names` are what sets it."""
+    """Yield a finding for each fact that a row fits, on the nodes of which no `known` difference from like nodes tells it; its `names` are what sets it."""
     told: dict[tuple[str, str, str], set[str]] = {}
-    for of in known:
+    for of in (each for each in known if not each.apart):
         told.setdefault((of.where, of.kind, of.key), set()).update(of.nodes if of.known else (*of.nodes, *of.others))
     shells = {shell.key: shell for shell in evidence.each_shell()}
     for place in places:

@@ -254,7 +254,8 @@ def _leads(state: Harm, harm: Harm) -> bool:
 
 def _sent(harm: Harm, of_node: Mapping[str, OfNode], sender: str) -> Harm:
     """Return the harm of a job that fails alike on all nodes as one of the host that sends it, if something there explains it."""
-    if not harm.alike or harm.context is None or harm.context.way != "slurm":
+    in_job = harm.context.way == "slurm" if harm.context else harm.finding.where.startswith("Slurm ")
+    if not harm.alike or not in_job:
         return harm
     there = replace(harm, node=sender, alike=False)
     return there if of_node[sender].explain(there, traced=False) is not None else harm

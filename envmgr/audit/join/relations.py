@@ -59,15 +59,15 @@ _SERVICES = (
     ),
     (re.compile(r"contexts:.*pseudo-terminal"), re.compile(r"\w+ /dev/(pts|ptmx)$")),
     (
-        re.compile(r"contexts:.*(ended|no user|does not start|cannot be probed)"),
-        re.compile(r"account |limit |file /etc/(passwd|nsswitch|pam\.d/|security/|nologin)"),
+        re.compile(r"contexts:.*(ended|no user|does not start|cannot be probed)|nodes: Slurm.*no job was submitted"),
+        re.compile(r"account |limit |\w+ /etc/(passwd|nsswitch|pam\.d|security|nologin)"),
     ),
 )
 
 
 def _same_path(harm: Harm, of: Difference, _: View) -> bool:
     named = f"{of.value} {of.right}".split() if of.kind == "account" else [of.path]
-    return not {*named}.isdisjoint(harm.paths)
+    return not {*named}.isdisjoint(harm.paths) or (harm.is_state and of.key == harm.finding.where)
 
 
 def _led_to(harm: Harm, of: Difference, view: View) -> bool:

@@ -262,6 +262,13 @@ def test_shell_that_gets_no_terminal_is_explained_by_its_device_or_mount(
     assert hint is None or f"| on the node: `{hint}`" in told
 
 
+def test_known_harm_of_a_login_node_is_one_though_others_may_differ_from_it() -> None:
+    (told,) = judged(
+        {}, usual={"inventory.account": r"alice ends\tnever"}, login={"inventory.account": r"alice ends\t1 is over"}
+    )
+    assert told.startswith("error x1: account alice ends: ")
+
+
 def test_many_differences_of_a_shell_that_nothing_explains_are_one_and_those_of_its_account() -> None:
     odd = {f"{LOGIN}inventory.env": "\n".join(rf"{name}\t1" for name in "ABCDE")}
     usual = {f"{LOGIN}inventory.env": "", "inventory.account": r"alice ends\tnever"}

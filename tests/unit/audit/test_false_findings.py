@@ -14,7 +14,7 @@ import pytest
 from envmgr.audit.ask.ask_nodes import log_part, nodes_to_ask
 from envmgr.audit.checks import nodes, slurm
 from envmgr.audit.findings import Caused
-from envmgr.audit.fit.matrix import MatrixRow, matrix
+from envmgr.audit.fit.matrix import MatrixRow
 from envmgr.audit.model import Evidence
 from envmgr.audit.result import AuditResult, WayAnswers
 from envmgr.catalog.recipe_parts import Requires
@@ -27,7 +27,7 @@ from envmgr.probe.model import Fleet, Group
 from envmgr.probe.shell import join_probes, read_answer
 from envmgr.steps.audit import _can_send_jobs
 from envmgr.system.run import Runner
-from tests.helpers.evidence import audit_plan, evidence, site, told
+from tests.helpers.evidence import audit_plan, evidence, site, table_of, told
 from tests.helpers.waiting import DEADLINE, HANGS
 
 QOS = "`transport: {slurm_options: [--qos=…]}` in site.yaml, --reservation or --oversubscribe, gets a job in"
@@ -245,7 +245,7 @@ def test_node_without_the_prefix_can_run_nothing() -> None:
     given = evidence(
         {"c1": MACHINE, "c2": MACHINE | {"gate": "not mounted"}}, entries={"t/1": Requires()}, missing=("c3",)
     )
-    assert matrix(given) == (
+    assert table_of(given) == (
         MatrixRow("t/1", "c1", fit=True),
         MatrixRow("t/1", "c3", fit=False, reasons=("no answer",)),
         MatrixRow("t/1", "c2", fit=False, reasons=("the prefix is not there",)),
@@ -255,7 +255,7 @@ def test_node_without_the_prefix_can_run_nothing() -> None:
 def test_node_that_got_no_job_because_it_lacks_the_prefix_is_told_so() -> None:
     looked = evidence({"c1": MACHINE, "c2": MACHINE | {"gate": "hung"}}).fleet
     given = evidence({"c1": MACHINE}, entries={"t/1": Requires()}, missing=("c2",), way="slurm")
-    assert matrix(replace(given, look=looked))[1] == MatrixRow("t/1", "c2", False, ("the prefix is not there",))
+    assert table_of(replace(given, look=looked))[1] == MatrixRow("t/1", "c2", False, ("the prefix is not there",))
 
 
 def test_metrics_count_the_nodes_that_cannot_run_an_entry() -> None:
@@ -332,16 +332,13 @@ def without_jobs(reason: str, state: str = "idle") -> Evidence:
 
 
 def test_node_whose_jobs_do_not_answer_runs_nothing() -> None:
-    assert matrix(without_jobs("Slurm: the job ended without an answer: cancelled")) == (
+    ended = "silent: Slurm: the job ended without an answer: cancelled"
+    assert table_of(without_jobs(ended.removeprefix("silent: ")), nodes) == (
         MatrixRow("t/1", "c1", fit=True),
-        MatrixRow("t/1", "c2", fit=False, reasons=("jobs there do not answer",)),
+        MatrixRow("t/1", "c2", fit=False, reasons=(f"Slurm (inherited environment): {ended}",)),
     )
-    for reason in (
-        "busy: the job did not start within 1 s",
-        "asleep: Slurm saves its power (idle~)",
-        "no partition of Slurm has this node",
-    ):
-        assert matrix(without_jobs(reason)) == (MatrixRow("t/1", "c[1-2]", fit=True),)
+    for reason in ("busy: the job did not start within 1 s", "asleep: Slurm saves its power (idle~)"):
+        assert table_of(without_jobs(reason), nodes) == (MatrixRow("t/1", "c[1-2]", fit=True),)
 
 
 def test_node_that_slurm_sends_jobs_to_is_not_to_be_resumed() -> None:

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from envmgr.audit.checks import all_checks, get_check, software
+from envmgr.audit.checks import all_checks, contexts, get_check, software
 from envmgr.audit.fit.install_facts import covered_by, start_fault
-from envmgr.audit.fit.matrix import MatrixRow, matrix
+from envmgr.audit.fit.matrix import MatrixRow
 from envmgr.audit.judge import judge
 from envmgr.audit.model import Evidence
 from envmgr.audit.plan import AuditRequest, ExpectedInstall
@@ -25,7 +25,7 @@ from envmgr.probe.model import CONTEXTS
 from envmgr.probe.shell import join_probes
 from envmgr.system.modes import without_acl
 from envmgr.system.shelltext import script_text
-from tests.helpers.evidence import evidence, told
+from tests.helpers.evidence import evidence, table_of, told
 from tests.helpers.open_folders import open_to_all
 
 LOOK, START = (script_text(software.__file__ or "", f"{name}.sh") for name in ("look", "start"))
@@ -212,8 +212,9 @@ def test_install_that_one_node_lacks() -> None:
     assert told(software, given) == [
         f"error c[2-3]: h/1: another file system lies over it, on /sw/store/h (tmpfs none) | what was published | {mend}"
     ]
-    assert matrix(given) == (
-        MatrixRow("h/1", "c[2-3]", fit=False, reasons=("bin/run: No such file or directory",)),
+    over = "another file system lies over it, on /sw/store/h (tmpfs none)"
+    assert table_of(given, software) == (
+        MatrixRow("h/1", "c[2-3]", fit=False, reasons=(over,)),
         MatrixRow("h/1", "c1", fit=True),
     )
 
@@ -273,8 +274,8 @@ def test_what_was_not_looked_at_is_never_yes() -> None:
     assert [line.partition(" | ")[0] for line in told(software, given)] == [
         "warning c2: installs: 1 of 2 were not looked at within 14 s"
     ]
-    assert MatrixRow("z/1", "c2", fit=None, reasons=("not looked at: its install",)) in matrix(given)
-    assert MatrixRow("h/1", "c[1-2]", fit=True) in matrix(given)
+    assert MatrixRow("z/1", "c2", fit=None, reasons=("not looked at: its install",)) in table_of(given)
+    assert MatrixRow("h/1", "c[1-2]", fit=True) in table_of(given)
 
 
 def test_node_whose_shells_have_no_module_does_not_run_an_entry() -> None:
@@ -286,10 +287,10 @@ def test_node_whose_shells_have_no_module_does_not_run_an_entry() -> None:
         HELLO,
         asked=((login, "user", "ssh"),),
     )
-    assert {row.nodes: row.reasons for row in matrix(given)} == {
+    assert {row.nodes: row.reasons for row in table_of(given, contexts)} == {
         "c1": (),
-        "c2": ("no `module` in bash-login",),
-        "c3": ("no published modules in bash-login",),
+        "c2": ("bash-login (alice): no `module` command",),
+        "c3": ("bash-login (alice): MODULEPATH has no modules of /sw: /opt/modules",),
     }
 
 

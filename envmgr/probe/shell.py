@@ -106,13 +106,12 @@ def _settings(plan: ProbePlan) -> str:
 
 
 def _login(plan: ProbePlan) -> str:
-    if any(c.way == "slurm" for c in plan.contexts):  # a job is its user's already
-        return "/bin/bash -l"
-    return f"as {quote(_name('user' if 'user' in plan.accounts else 'root', plan))} /bin/bash -l"
+    return f"{'' if _in_job(plan) else f'as {quote(plan.user)} '}/bin/bash -l"
 
 
-def _name(account: ShellAccount, plan: ProbePlan) -> str:
-    return plan.user if account == "user" else "root"
+def _in_job(plan: ProbePlan) -> bool:
+    """Return whether it runs in a job, which is its user's already."""
+    return any(context.way == "slurm" for context in plan.contexts)
 
 
 # $0 is at_terminal.sh, $1 the context's file. Its stdin is a terminal, where the node has script(1); what it prints
@@ -146,7 +145,7 @@ def _start(job: str, context: ShellContext, account: ShellAccount, plan: ProbePl
     if context.way == "slurm":
         return f"start {job} {command}\n"
     line = "" if context.shell == "bash-interactive" else 'start_input="$tmp/line" '
-    start = f"{line}start {job} as {quote(_name(account, plan))} {command}\n"
+    start = f"{line}start {job} as {quote(plan.user if account == 'user' else 'root')} {command}\n"
     if context.shell == "csh":
         start = f"if command -v csh >/dev/null; then\nwrite_csh\n{start}else skip {job} {key} absent; fi\n"
     start = _if_known(account, job, key, start, plan)
@@ -158,7 +157,7 @@ def _start(job: str, context: ShellContext, account: ShellAccount, plan: ProbePl
 
 def _if_known(account: ShellAccount, job: str, key: str, start: str, plan: ProbePlan) -> str:
     """Return `start`, for a node that knows the account; a Slurm job already runs as its user."""
-    if account == "root" or "user" not in plan.accounts or any(c.way == "slurm" for c in plan.contexts):
+    if account == "root" or _in_job(plan):
         return start
     return f"if known {job} {key} {quote(f'{NO_USER} {plan.user}')}; then\n{start}fi\n"
 

@@ -106,12 +106,12 @@ def test_answer_of_such_a_job_counts_in_the_table_and_for_builds() -> None:
         ),
         (
             jobs({}, {"c1": "no job was sent: no Slurm here"}),
-            f"note c1: GPUs: {HIDDEN}; {ONE} was not sent: no Slurm here | {ONE} is shown one",
+            f"note c1: GPUs: {HIDDEN}; {ONE} gave no answer: no job was sent: no Slurm here | {ONE} is shown one",
         ),
         (
             jobs({}, {"c1": "busy: the job did not start within 5 s (Resources); the node was mixed"}),
             (
-                f"note c1: GPUs: {HIDDEN}; {ONE} was cancelled: busy: the job did not start within 5 s (Resources); the node was mixed"
+                f"note c1: GPUs: {HIDDEN}; {ONE} gave no answer: busy: the job did not start within 5 s (Resources); the node was mixed"
                 f" | {ONE} is shown one"
             ),
         ),

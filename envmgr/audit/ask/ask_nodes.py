@@ -58,7 +58,6 @@ class Asker:
                 while time.monotonic() < end:
                     self.runner.raise_if_cancelled()
                     time.sleep(0.1)
-            folding.forget(again)
             self._ask(again, script, folding, f"{label}, again")
         return folding.fleet()
 

@@ -109,17 +109,6 @@ def test_answer_of_such_a_job_counts_in_the_table_and_for_builds() -> None:
             f"note c1: GPUs: {HIDDEN}; {ONE} gave no answer: no job was sent: no Slurm here | {ONE} is shown one",
         ),
         (
-            jobs({}, {"c1": "busy: the job did not start within 5 s (Resources); the node was mixed"}),
-            (
-                f"note c1: GPUs: {HIDDEN}; {ONE} gave no answer: busy: the job did not start within 5 s (Resources); the node was mixed"
-                f" | {ONE} is shown one"
-            ),
-        ),
-        (
-            jobs({}, {"c1": "Slurm: Batch job submission failed: Invalid account"}),
-            f"note c1: GPUs: {HIDDEN}; {ONE} gave no answer: Slurm: Batch job submission failed: Invalid account | {ONE} is shown one",
-        ),
-        (
             jobs({"c1": gpus(("?", "NVIDIA A100"))}),
             f"note c1: GPUs: {HIDDEN}; {ONE} saw no compute capability | {ONE} is shown one",
         ),

@@ -31,9 +31,6 @@ class Hint:
     text: str = ""
     actions: tuple[Action, ...] = ()
 
-    def __bool__(self) -> bool:
-        return bool(self.text)
-
 
 def look(text: str) -> Hint:
     """Return a hint that only people can follow; an empty one for no text."""

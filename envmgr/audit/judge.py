@@ -20,10 +20,13 @@ from envmgr.probe.shell import looked_key
 
 @dataclass(frozen=True, slots=True)
 class AuditJudged:
-    """The result of judging. `places` have everything that was compared, for a baseline."""
+    """The result of judging. `places` have everything that was compared, for a baseline; `of_checks` are findings that are
+    not joined yet.
+    """
 
     findings: tuple[Caused, ...]
     places: tuple[Place, ...]
+    of_checks: tuple[Loose, ...]
 
 
 def judge(
@@ -41,7 +44,7 @@ def judge(
     dead = frozenset(node for check in checks.values() for node in check.explained(evidence))
     left = [*same_on_nodes(_without_consequences(loose, dead, checks))]
     places = tuple(place.only(kinds) for place in places_of(evidence)) if "inventory" in checks else ()
-    return AuditJudged(by_what_differs(left, places, evidence, look_again), places)
+    return AuditJudged(by_what_differs(left, places, evidence, look_again), places, tuple(loose))
 
 
 def rows_of(check: Check, evidence: Evidence) -> list[Loose]:

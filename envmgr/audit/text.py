@@ -21,19 +21,22 @@ def head(finding: Finding) -> str:
     return f"{finding.severity}[{finding.check}] {place(finding)}: {finding.where}"
 
 
+def rows(finding: Finding) -> list[tuple[str, str]]:
+    """Return what is said of it, each with its name."""
+    told = ("found", finding.found), ("expected", finding.expected), ("hint", finding.hint)
+    return [(name, text) for name, text in told if text]
+
+
 def finding_lines(finding: Caused, began: float = 0.0, *, verbose: bool = False) -> Lines:
     """Yield one cause as a block; `since` is there if it was seen before `began`."""
     yield head(finding)
-    rows = [("  found", finding.found), ("  expected", finding.expected), ("  hint", finding.hint)]
-    rows.append(("  also", "" if verbose else also(finding)))
+    told = [*rows(finding), ("also", "" if verbose else also(finding))]
     if finding.since is not None and finding.since < began:
-        rows.append(("  since", time.strftime("%Y-%m-%d %H:%M", time.localtime(finding.since))))
-    yield Table([row for row in rows if row[1]])
+        told.append(("since", time.strftime("%Y-%m-%d %H:%M", time.localtime(finding.since))))
+    yield Table([(f"  {name}", text) for name, text in told if text])
     for consequence in finding.consequences if verbose else ():
         yield f"  from it: {head(consequence)}"
-        yield Table(
-            [("    found", consequence.found), ("    expected", consequence.expected), ("    hint", consequence.hint)]
-        )
+        yield Table([(f"    {name}", text) for name, text in rows(consequence)])
 
 
 def also(finding: Caused) -> str:

@@ -131,8 +131,8 @@ class Fleet:
 
     def names(self, beginning: str) -> list[str]:
         """Return what follows `beginning` in the facts that begin so, sorted."""
-        facts = set[str]().union(*(group.facts for group in self.groups))
-        return sorted(fact.removeprefix(beginning) for fact in facts if fact.startswith(beginning))
+        found = {fact for group in self.groups for fact in group.facts if fact.startswith(beginning)}
+        return sorted(fact.removeprefix(beginning) for fact in found)
 
     def by_value(self, key: str, *, default: str | None = None) -> dict[str, tuple[str, ...]]:
         """Return value -> nodes, the commonest first. Nodes without the fact are left out unless `default` is given."""
@@ -140,11 +140,7 @@ class Fleet:
 
     def by_line(self, key: str) -> dict[str, tuple[str, ...]]:
         """Return each line of a fact with the nodes that have it."""
-        found: dict[str, list[str]] = {}
-        for lines, nodes in self.by_value(key).items():
-            for line in lines.splitlines():
-                found.setdefault(line, []).extend(nodes)
-        return {line: tuple(nodes) for line, nodes in found.items()}
+        return self.by_each(lambda facts: facts.get(key, "").splitlines())
 
     def by_each(self, values: Callable[[Facts], Iterable[_Value]]) -> dict[_Value, tuple[str, ...]]:
         """Return each of the values that a group's facts give -> the nodes that have it."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import count
 
 from envmgr.nodes.envelope import Reply
 from envmgr.probe.model import Facts, Fleet, Group, ProbePart, ProbePlan, ProbeStage, ShellAccount, ShellContext
@@ -107,13 +108,12 @@ def _settings(plan: ProbePlan) -> str:
 
 
 def _login(plan: ProbePlan) -> str:
-    if any(c.way == "slurm" for c in plan.contexts):  # a job is its user's already
-        return "/bin/bash -l"
-    return f"as {quote(_name('user' if 'user' in plan.accounts else 'root', plan))} /bin/bash -l"
+    return f"{'' if _in_job(plan) else f'as {quote(plan.user)} '}/bin/bash -l"
 
 
-def _name(account: ShellAccount, plan: ProbePlan) -> str:
-    return plan.user if account == "user" else "root"
+def _in_job(plan: ProbePlan) -> bool:
+    """Return whether it runs in a job, which is its user's already."""
+    return any(context.way == "slurm" for context in plan.contexts)
 
 
 # $0 is at_terminal.sh, $1 the context's file. Its stdin is a terminal, where the node has script(1); what it prints
@@ -144,7 +144,7 @@ def _start(job: str, context: ShellContext, account: ShellAccount, plan: ProbePl
     if context.way == "slurm":
         return f"start {job} {command}\n"
     line = "" if context.shell == "bash-interactive" else 'start_input="$tmp/line" '
-    start = f"{line}start {job} as {quote(_name(account, plan))} {command}\n"
+    start = f"{line}start {job} as {quote(plan.user if account == 'user' else 'root')} {command}\n"
     if context.shell == "csh":
         start = f"if command -v csh >/dev/null; then\nwrite_csh\n{start}else skip {job} {key} absent; fi\n"
     start = _if_known(account, job, key, start, plan)
@@ -156,7 +156,7 @@ def _start(job: str, context: ShellContext, account: ShellAccount, plan: ProbePl
 
 def _if_known(account: ShellAccount, job: str, key: str, start: str, plan: ProbePlan) -> str:
     """Return `start`, for a node that knows the account; a Slurm job already runs as its user."""
-    if account == "root" or "user" not in plan.accounts or any(c.way == "slurm" for c in plan.contexts):
+    if account == "root" or _in_job(plan):
         return start
     return f"if known {job} {key} {quote(f'{NO_USER} {plan.user}')}; then\n{start}fi\n"
 
@@ -192,47 +192,44 @@ def read_answer(text: str) -> tuple[Facts, Facts, str]:
 
 
 class Folding:
-    """Takes replies as they come and keeps one copy of what several nodes said: memory follows diversity."""
+    """Takes replies as they come, the last one of a node counts. It keeps one copy of what several nodes said: memory
+    follows diversity.
+    """
 
     def __init__(self, nodes: Sequence[str]) -> None:
-        self._order = {node: number for number, node in enumerate(nodes)}
+        self._asked = nodes
+        self._texts: dict[str, str] = {}  # each text -> the one copy of it
         self._facts: dict[str, Facts] = {}
-        self._nodes: dict[str, list[str]] = {}
+        self._of: dict[str, str] = {}  # node -> text
         self._own: dict[str, Facts] = {}
         self._replies: dict[str, Reply] = {}
 
     def __call__(self, reply: Reply) -> None:
         self._replies[reply.node] = replace(reply, text="", reason=escaped(reply.reason, "\n")[:300])
-        if reply.status != "answered":
-            return
-        own, text = split_answer(reply.text)
-        self._own[reply.node] = read_lines(own)
-        if text not in self._nodes:
-            self._facts[text] = read_lines(text.split("\n"))
-            self._nodes[text] = []
-        self._nodes[text].append(reply.node)
+        self._of.pop(reply.node, None)
+        if reply.status == "answered":
+            own, text = split_answer(reply.text)
+            self._own[reply.node] = read_lines(own)
+            if text not in self._facts:
+                self._facts[text] = read_lines(text.split("\n"))
+            self._of[reply.node] = self._texts.setdefault(text, text)
 
     def counting(self, update: Callable[[int], None]) -> Callable[[Reply], None]:
+        """Return a function that takes replies, and tells how many it took."""
+        number = count(1)
+
         def take(reply: Reply) -> None:
             self(reply)
-            update(len(self._replies))
+            update(next(number))
 
         return take
 
-    def forget(self, nodes: Iterable[str]) -> None:
-        for node in nodes:
-            self._replies.pop(node, None)
-            for of_text in self._nodes.values():
-                if node in of_text:
-                    of_text.remove(node)
-
     def fleet(self) -> Fleet:
-        groups = [
-            Group(self._facts[text], tuple(sorted(nodes, key=self._order.__getitem__)))
-            for text, nodes in self._nodes.items()
-            if nodes
-        ]
-        groups.sort(key=lambda group: self._order[group.nodes[0]])
-        missing = [r for r in self._replies.values() if r.status != "answered"]
-        missing.sort(key=lambda r: self._order[r.node])
+        nodes: dict[str, list[str]] = {}
+        for node in self._asked:
+            if node in self._of:
+                nodes.setdefault(self._of[node], []).append(node)
+        groups = (Group(self._facts[text], tuple(alike)) for text, alike in nodes.items())
+        replies = [self._replies[node] for node in self._asked if node in self._replies]
+        missing = (reply for reply in replies if reply.status != "answered")
         return Fleet(tuple(groups), self._own, self._replies, tuple(missing))

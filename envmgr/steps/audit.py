@@ -77,7 +77,7 @@ def audit_nodes(ctx: Context, request: AuditRequest) -> AuditResult:
         accounts=_accounts(evidence),
         checks=tuple(chosen),
         findings=findings,
-        matrix=matrix(evidence) if BY in chosen else (),
+        matrix=matrix(evidence, judged.of_checks) if BY in chosen else (),
         finished=time.time(),
         seconds=time.monotonic() - began,
         unread=why_unread(evidence),

@@ -14,6 +14,7 @@ from typing import Any
 from envmgr.audit.checks import all_checks
 from envmgr.audit.controller import SlurmView
 from envmgr.audit.findings import joined
+from envmgr.audit.fit.matrix import MatrixRow, matrix
 from envmgr.audit.judge import rows_of
 from envmgr.audit.model import Check, Evidence, audit_parts, check_of
 from envmgr.audit.plan import AuditPlan, AuditRequest, ExpectedInstall, PublishedGeneration
@@ -181,6 +182,11 @@ def found(check: Check | ModuleType, given: Evidence) -> list[Finding]:
 def told(check: Check | ModuleType, given: Evidence) -> list[str]:
     """Each finding on one line: `severity nodes: where: found | expected | hint`, as it comes."""
     return [line(finding) for finding in found(check, given)]
+
+
+def table_of(given: Evidence, *checks: Check | ModuleType) -> tuple[MatrixRow, ...]:
+    """Which entry runs where, by the hardware and the findings of these checks."""
+    return matrix(given, [one for check in checks for one in rows_of(as_check(check), given)])
 
 
 def line(f: Finding) -> str:

@@ -58,7 +58,6 @@ class Asker:
                 while time.monotonic() < end:
                     self.runner.raise_if_cancelled()
                     time.sleep(0.1)
-            folding.forget(again)
             self._ask(again, script, folding, f"{label}, again")
         return folding.fleet()
 
@@ -119,20 +118,21 @@ class Asker:
         """
         unfit = held_back(nodes, clean)
         asked = [node for node in nodes if node not in unfit]
-        kinds: list[tuple[str, Export]] = [("slurm", "ALL"), ("slurm-none", "NONE")]
-        chosen = [(w, e) for w, e in kinds if any(c.export == e for c in contexts) or (whole and e == "ALL")]
-        now = time.time()
-        foldings = {way: Folding(nodes) for way, _ in chosen}
-        for folding in foldings.values():
+        foldings: dict[str, Folding] = {}
+        sending, now = [], time.time()
+        kinds: tuple[tuple[str, Export], ...] = (("slurm", "ALL"), ("slurm-none", "NONE"))
+        for way, export in kinds:
+            mine, full = tuple(c for c in contexts if c.export == export), whole and export == "ALL"
+            if not mine and not full:
+                continue
+            folding = foldings[way] = Folding(nodes)
             for node, why in unfit.items():
                 folding(Reply(node, "unreachable", "", NOT_SENT + why, now, now))
-        sending = []
-        for way, export in chosen if asked else ():
-            # A job belongs to the user, so it has no shells of root.
-            mine = replace(plan, contexts=tuple(c for c in contexts if c.export == export), accounts=("user",))
-            script = join_probes(parts, mine, stages=STAGES if whole and export == "ALL" else ("context",))
-            sending.append(partial(self.send, asked, script, plan, foldings[way], export))
-        self.send_all("jobs", len(asked) * len(chosen), sending)
+            if asked:  # a job belongs to the user, so it has no shells of root
+                of_job = replace(plan, contexts=mine, accounts=("user",))
+                script = join_probes(parts, of_job, stages=STAGES if full else ("context",))
+                sending.append(partial(self.send, asked, script, plan, folding, export))
+        self.send_all("jobs", len(asked) * len(sending), sending)
         return {way: folding.fleet() for way, folding in foldings.items()}
 
     def kept_out(self, fleet: Fleet, parts: Sequence[ProbePart], plan: ProbePlan) -> Fleet:

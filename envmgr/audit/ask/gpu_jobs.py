@@ -22,7 +22,6 @@ from envmgr.probe.shell import GATE_SECONDS, Folding, join_probes
 from envmgr.system.users import find_account
 
 _LEAST = 2 * GATE_SECONDS  # seconds: with fewer left a job is not worth its start
-_NO_START = "the job did not start"  # in a reply's reason: the job waited, and was cancelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,9 @@ def gpu_answers(evidence: Evidence) -> Mapping[str, GpuAnswer]:
         return {}
     job = f"a job with `{gpu_request(evidence.site.transport.slurm_options)}`"
     found = {node: _answer(job, group.facts, fleet.own.get(node, {})) for group in fleet.groups for node in group.nodes}
-    return found | {reply.node: GpuAnswer("unknown", f"{job} {_lost(reply)}") for reply in fleet.missing}
+    return found | {
+        reply.node: GpuAnswer("unknown", f"{job} gave no answer: {reply.reason}") for reply in fleet.missing
+    }
 
 
 def _answer(job: str, facts: Facts, own: Facts) -> GpuAnswer:
@@ -100,9 +101,3 @@ def _answer(job: str, facts: Facts, own: Facts) -> GpuAnswer:
     words = "does not answer" if said == "hung" else f"says `{said}`"
     visible = f", CUDA_VISIBLE_DEVICES is {own.get('fitness.visible', 'not set')}" if is_hidden(facts) else ""
     return GpuAnswer("none", f"{job} sees none either: nvidia-smi {words}{visible}")
-
-
-def _lost(reply: Reply) -> str:
-    if reply.reason.startswith(NOT_SENT):
-        return f"was not sent: {reply.reason.removeprefix(NOT_SENT)}"
-    return f"was cancelled: {reply.reason}" if _NO_START in reply.reason else f"gave no answer: {reply.reason}"

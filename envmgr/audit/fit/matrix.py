@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 
-from envmgr.audit.fit.install_facts import bad_installs, is_seen, missing_libraries, start_fault
-from envmgr.audit.model import QUORUM, AskedShell, Evidence
+from envmgr.audit.findings import Loose
+from envmgr.audit.fit.install_facts import is_seen
+from envmgr.audit.model import QUORUM, Evidence
+from envmgr.audit.table import short
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, Verdict, cpu_level, judge_gpu, unfit
 from envmgr.catalog.gpus import Gpu, is_capability
 from envmgr.nodes.sets import fold
@@ -175,30 +176,40 @@ def groups_by_kind(evidence: Evidence) -> Mapping[str, tuple[str, ...]]:
     return large | {most: (*large[most], *(n for kind, nodes in kinds.items() if kind not in large for n in nodes))}
 
 
-_Outcome = tuple[bool | None, tuple[str, ...]]
+_UNKNOWN, _NO_PREFIX = "no answer", "the prefix is not there"
+_STOP = ("contexts", "nodes")  # checks whose errors say that nothing runs there
 
 
-def matrix(evidence: Evidence) -> tuple[MatrixRow, ...]:
-    """Return every published entry on every asked node. Nodes with the same outcome are one row, the largest first."""
+def matrix(evidence: Evidence, findings: Iterable[Loose]) -> tuple[MatrixRow, ...]:
+    """Return every published entry on every asked node. Nodes with the same outcome are one row, the largest first.
+
+    `findings` are those of all checks: an error about an entry, or about the user's shells or jobs, is a reason.
+    """
     lost = _GpuAnswer({}, None, tuple(reply.node for reply in evidence.fleet.missing))
     told = [*_answers(evidence), lost]
-    bare = frozenset(evidence.mounts.nodes).difference(evidence.mounts.sound.nodes)
-    shells = _without_modules(evidence) | dict.fromkeys(_without_jobs(evidence), "jobs there do not answer")
+    stopped = dict.fromkeys(set(evidence.mounts.nodes).difference(evidence.mounts.sound.nodes), _NO_PREFIX)
+    faults: dict[tuple[str, str], dict[str, None]] = {}
+    for one in findings:
+        of = one.finding
+        if of.severity == "error" or of.check == "libraries":
+            for node in one.nodes if one.account != "root" and of.check != BY else ():
+                faults.setdefault((of.where, node), {})[of.found] = None
+                if of.check in _STOP:
+                    stopped.setdefault(node, f"{of.where}: {short(of.found, 80)}")
     places = {install.entry: number for number, install in enumerate(evidence.plan.installs) if install.file}
     rows = []
     for entry, needs in required(evidence):
-        found: dict[_Outcome, list[str]] = {}
+        found: dict[tuple[bool | None, tuple[str, ...]], list[str]] = {}
         for each in told:
-            outcome = _outcome(entry, needs, each, places.get(entry))
-            for node in each.nodes:  # a node without the prefix gets no job
-                found.setdefault(_NO_PREFIX if node in bare else _in_shells(outcome, shells.get(node)), []).append(node)
+            fit, reasons = _outcome(needs, each, places.get(entry))
+            for node in each.nodes:
+                no = [*(reasons if fit is False else ()), *faults.get((entry, node), ())]
+                if stopped.get(node) == _NO_PREFIX or (not no and node in stopped):
+                    no = [stopped[node]]
+                found.setdefault((False, tuple(no)) if no else (fit, reasons), []).append(node)
         ordered = sorted(found.items(), key=lambda item: (-len(item[1]), not item[0][0], item[0][1]))
         rows += [MatrixRow(entry, fold(nodes), fit, reasons) for (fit, reasons), nodes in ordered]
     return tuple(rows)
-
-
-_UNKNOWN: _Outcome = (False, ("no answer",))
-_NO_PREFIX: _Outcome = (False, ("the prefix is not there",))
 
 
 def required(evidence: Evidence) -> list[tuple[str, NodeNeeds]]:
@@ -207,17 +218,11 @@ def required(evidence: Evidence) -> list[tuple[str, NodeNeeds]]:
     return [(entry, published.specs[entry].needs) for entry in sorted(published.specs)] if published else []
 
 
-def _outcome(entry: str, needs: NodeNeeds, told: _GpuAnswer, place: int | None) -> _Outcome:
+def _outcome(needs: NodeNeeds, told: _GpuAnswer, place: int | None) -> tuple[bool | None, tuple[str, ...]]:
+    """Return whether an entry with these needs runs, by the node's hardware and system, and why not or how."""
     if told.facts is None:
-        return _UNKNOWN
-    reasons = unfit(needs, told.facts)
-    if libraries := missing_libraries(entry, told.raw):
-        reasons = (*reasons, f"no {', '.join(sorted(libraries))}")
-    loads = "it does not load" if f"loading.failed.{entry}" in told.raw else ""
-    bad = bad_installs(told.raw).get(entry) or loads or start_fault(told.raw.get(f"software.status.{entry}", ""))
-    if bad and not bad.startswith("no end"):
-        reasons = (*reasons, bad)
-    if reasons:
+        return False, (_UNKNOWN,)
+    if reasons := unfit(needs, told.facts):
         return False, reasons
     if place is None or not is_seen(place, told.raw):
         return None, (f"not looked at: {'its install' if place is not None else 'installs'}",)
@@ -227,44 +232,3 @@ def _outcome(entry: str, needs: NodeNeeds, told: _GpuAnswer, place: int | None) 
     if judged.verdict == Verdict.UNKNOWN:
         return None, (f"not known: {judged.reason}",)
     return True, ("without GPU" if judged.verdict == Verdict.NO_GPU else f"{judged.verdict}: {judged.reason}",)
-
-
-def _in_shells(outcome: _Outcome, lack: str | None) -> _Outcome:
-    return (False, (lack,)) if lack and outcome[0] is not False else outcome
-
-
-_NO_FAULT = ("busy: ", "asleep: ", "no job was", "not asked: ", "no partition of Slurm")  # beginnings of reasons
-
-
-def _without_jobs(evidence: Evidence) -> frozenset[str]:
-    """Return nodes that answered first but not in other jobs, unless the reason is other people's jobs or this host."""
-    besides = [fleet for fleet in evidence.ways.values() if fleet is not evidence.fleet]
-    return frozenset(
-        reply.node for fleet in besides for reply in fleet.missing if not reply.reason.startswith(_NO_FAULT)
-    )
-
-
-def _without_modules(evidence: Evidence) -> dict[str, str]:
-    """Return node -> the shells of its user that lack the published modules.
-
-    Without `module` no entry runs, whatever the node has.
-    """
-    found: dict[str, dict[str, list[str]]] = {}
-    for shell in evidence.each_shell():
-        if shell.account == "user":
-            for lack, nodes in shell.fleet.by(partial(_lack, shell, f"{evidence.site.prefix}/")).items():
-                for node in nodes:
-                    found.setdefault(node, {}).setdefault(lack, []).append(shell.context.name)
-    return {
-        node: "; ".join(f"{lack} in {', '.join(names)}" for lack, names in of_node.items())
-        for node, of_node in found.items()
-    }
-
-
-def _lack(shell: AskedShell, published: str, facts: Facts) -> str | None:
-    end = facts.get(f"{shell.key}end", "")
-    if end:
-        return "a shell that cannot be probed" if end != "absent" else None
-    if shell.context.shell != "wrap" and facts.get(f"{shell.key}module", "yes") != "yes":
-        return "no `module`"
-    return "no published modules" if published not in facts.get(f"{shell.key}modulepath", published) else None

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from envmgr.audit.text import head
+from envmgr.audit.text import head, rows
 from envmgr.nodes.sets import expand
 from envmgr.wording import escaped
 
@@ -74,7 +74,4 @@ def _states(result: AuditResult) -> dict[str, str]:
 
 def _parts(finding: Finding) -> Iterator[str]:
     yield f"{head(finding)}: {finding.found}"
-    if finding.expected:
-        yield f"expected: {finding.expected}"
-    if finding.hint:
-        yield f"hint: {finding.hint}"
+    yield from (f"{name}: {text}" for name, text in rows(finding) if name != "found")

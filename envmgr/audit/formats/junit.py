@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from envmgr.audit.text import head
+from envmgr.audit.text import head, rows
 from envmgr.nodes.sets import expand, fold
 
 if TYPE_CHECKING:
@@ -28,12 +28,9 @@ _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 
 def result_text(result: AuditResult) -> str:
     checks = dict.fromkeys([*result.checks, *(f.check for f in result.every)])
-    nodes = expand(result.nodes)
-    missing = frozenset(nodes) - {node for asked in result.asked for node in expand(asked.answered)}  # in every way
-    suites = [_suite(c, list(_cases(c, result.every, nodes, missing)), result.finished) for c in checks]
-    if result.exit_code == 3:
-        suites.insert(0, _could_not(result.lacked.text, "", result.finished))
-    return _document(suites, result.seconds)
+    suites = [_suite(check, [*_cases(check, result)], result.finished) for check in checks]
+    lacked = [_could_not(result.lacked.text, "", result.finished)] if result.exit_code == 3 else []
+    return _document([*lacked, *suites], result.seconds)
 
 
 def error_text(error: EnvmgrError, *, now: float) -> str:
@@ -41,21 +38,19 @@ def error_text(error: EnvmgrError, *, now: float) -> str:
     return _document([_could_not(f"{error.reference}: {error.message}", error.render(), now)], 0)
 
 
-def _cases(
-    check: str, all_findings: Iterable[Finding], all_nodes: Iterable[str], missing: frozenset[str]
-) -> Iterable[ET.Element]:
+def _cases(check: str, result: AuditResult) -> Iterator[ET.Element]:
     by_nodes: dict[str, list[Finding]] = {}
-    for finding in all_findings:
+    for finding in result.every:
         if finding.check == check:
             by_nodes.setdefault(finding.nodes or finding.between, []).append(finding)
-    for nodes, findings in by_nodes.items():
-        yield _case(check, nodes or "here", findings)
+    yield from (_case(check, nodes or "here", findings) for nodes, findings in by_nodes.items())
     told = {node for nodes in by_nodes for node in expand(nodes)}
-    well = [node for node in all_nodes if node not in told]
-    if answered := [node for node in well if node not in missing]:
-        yield _case(check, fold(answered), ())
-    if silent := [node for node in well if node in missing]:
-        case = _case(check, fold(silent), ())
+    answered = {node for asked in result.asked for node in expand(asked.answered)}  # in any way
+    left = [node for node in expand(result.nodes) if node not in told]
+    if well := fold(node for node in left if node in answered):
+        yield _case(check, well, ())
+    if silent := fold(node for node in left if node not in answered):
+        case = _case(check, silent, ())
         ET.SubElement(case, "skipped", message="did not answer")
         yield case
 
@@ -80,8 +75,7 @@ def _blocks(findings: Iterable[Finding]) -> str:
 
 def _lines(finding: Finding) -> Iterable[str]:
     yield head(finding)
-    rows = {"found": finding.found, "expected": finding.expected, "hint": finding.hint}
-    yield from (f"  {name:<9} {text}" for name, text in rows.items() if text)
+    yield from (f"  {name:<9} {text}" for name, text in rows(finding))
 
 
 def _could_not(message: str, text: str, when: float) -> ET.Element:

@@ -101,7 +101,9 @@ def test_no_job_is_sent_for_a_gpu_that_another_job_has(audited: Audited, given: 
         cluster.sh("login", "scancel --state=RUNNING --user=root")
         busy.communicate(timeout=DEADLINE)
         cluster.wait_idle()
-    assert said == [("note", f"{HIDDEN}; {JOB} was not sent: busy: its GPU is in use by another job")]
+    assert said == [
+        ("note", f"{HIDDEN}; {JOB} gave no answer: no job was sent: busy: its GPU is in use by another job")
+    ]
     assert rows == {
         "c1": "True without GPU",
         "c2": "None not known: the compute capability of NVIDIA GeForce GTX 1650 is not known",
@@ -124,13 +126,13 @@ def test_job_that_waits_for_others_is_cancelled(audited: Audited, given: str) ->
         cluster.wait_idle()
         cluster.write_site()
     assert severity == "note"
-    assert said.startswith(f"{HIDDEN}; {JOB} was cancelled: busy: the job did not start within 1 s")
+    assert said.startswith(f"{HIDDEN}; {JOB} gave no answer: busy: the job did not start within 1 s")
     assert said.endswith("; the node was allocated")
 
 
 def test_node_to_which_slurm_gives_no_gpu(audited: Audited, hidden: str) -> None:
     said, rows = told(audited, hidden, *SSH)
-    assert said == [("note", f"{HIDDEN}; {JOB} was not sent: Slurm has no `gpu` among its Gres")]
+    assert said == [("note", f"{HIDDEN}; {JOB} gave no answer: no job was sent: Slurm has no `gpu` among its Gres")]
     assert rows["c2"].startswith("None not known: ")
 
 
@@ -140,7 +142,9 @@ def test_site_that_wants_no_such_jobs(audited: Audited, hidden: str) -> None:
         said, _ = told(audited, hidden, *SSH)
     finally:
         audited.cluster.write_site()
-    assert said == [("note", f"{HIDDEN}; {JOB} was not sent: `audit.gpu_jobs` is false in site.yaml")]
+    assert said == [
+        ("note", f"{HIDDEN}; {JOB} gave no answer: no job was sent: `audit.gpu_jobs` is false in site.yaml")
+    ]
 
 
 @pytest.mark.slow

@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 
 from envmgr.audit.ask import other_modules
 from envmgr.audit.checks import all_checks
-from envmgr.audit.fit.matrix import matrix
 from envmgr.audit.judge import judge, rows_of
 from envmgr.audit.model import Check, Evidence, standing_alone
 from envmgr.audit.table import ENGINE
 from envmgr.catalog.recipe_parts import Requires
 from envmgr.nodes.sets import expand
 from envmgr.probe.model import CONTEXTS, ShellAccount
-from tests.helpers.evidence import OURS, evidence
+from tests.helpers.evidence import OURS, evidence, table_of
 
 CHECKS = all_checks()
 LOGIN = next(context for context in CONTEXTS if context.name == "bash-login")
@@ -86,7 +85,7 @@ def test_no_answer_gets_a_hint_of_envmgrs_where_nothing_is_published(name: str) 
 @PATIENT
 @given(answers(*CHECKS.values()))
 def test_no_answer_ends_the_table_of_entries_and_nodes(facts: list[dict[str, str]]) -> None:
-    assert sum(len(expand(row.nodes)) for row in matrix(evidence_of(facts))) == len(facts)
+    assert sum(len(expand(row.nodes)) for row in table_of(evidence_of(facts), *CHECKS.values())) == len(facts)
 
 
 @given(st.lists(VALUE | st.just("fftw/3|/sw/modulefiles|by hand|/sw/fftw")))

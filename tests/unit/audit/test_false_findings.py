@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import time
 from dataclasses import replace
@@ -14,21 +13,15 @@ import pytest
 from envmgr.audit.ask.ask_nodes import log_part, nodes_to_ask
 from envmgr.audit.checks import nodes, slurm
 from envmgr.audit.findings import Caused
-from envmgr.audit.fit.matrix import MatrixRow, matrix
+from envmgr.audit.fit.matrix import MatrixRow
 from envmgr.audit.model import Evidence
 from envmgr.audit.result import AuditResult, WayAnswers
 from envmgr.catalog.recipe_parts import Requires
 from envmgr.cli.render import answer_text
-from envmgr.errors import EnvmgrError, InputError
-from envmgr.nodes.batch import _program
 from envmgr.nodes.envelope import Reply
-from envmgr.nodes.slurm import is_busy, slurm_names, states_or_reason, why_no_step
 from envmgr.probe.model import Fleet, Group
 from envmgr.probe.shell import join_probes, read_answer
-from envmgr.steps.audit import _can_send_jobs
-from envmgr.system.run import Runner
-from tests.helpers.evidence import audit_plan, evidence, site, told
-from tests.helpers.waiting import DEADLINE, HANGS
+from tests.helpers.evidence import audit_plan, evidence, site, table_of, told
 
 QOS = "`transport: {slurm_options: [--qos=…]}` in site.yaml, --reservation or --oversubscribe, gets a job in"
 INHERITED = "Slurm (inherited environment)"
@@ -55,32 +48,6 @@ def test_slurm_that_does_not_answer_is_an_error_here() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("script", "reason"),
-    [
-        (
-            "echo 'slurm_load_partitions: Unable to contact slurm controller (connect failure)' >&2; exit 1",
-            "Unable to contact slurm controller (connect failure)",
-        ),
-        (
-            (
-                "printf 'sinfo: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\\n"
-                "sinfo: fatal: Could not establish a configuration source\\n' >&2; exit 1"
-            ),
-            "Could not establish a configuration source",
-        ),
-        (f"exec sleep {HANGS}", "no answer in 0.5 s"),
-    ],
-)
-def test_why_slurm_does_not_say_is_short(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, reason: str
-) -> None:
-    (tmp_path / "sinfo").write_text(f"#!/bin/sh\n{script}\n")
-    (tmp_path / "sinfo").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert states_or_reason(Runner(), 0.5 if "sleep" in script else DEADLINE) == ({}, reason)
-
-
 # -- nodes that are busy or asleep ---------------------------------------------------------------------------------------
 
 
@@ -89,25 +56,6 @@ def test_busy_node_is_a_note() -> None:
     whys = {"c2": "Resources", "c3": "Priority", "c4": "ReqNodeNotAvail, UnavailableNodes:c[2-4]"}
     waiting = {node: reason.format(f" ({why})") for node, why in whys.items()}
     assert told(nodes, lost(waiting)) == [f"note c[2-4]: {INHERITED}: {reason.format('')} | an answer | {QOS}"]
-
-
-@pytest.mark.parametrize(
-    ("state", "why", "busy"),
-    [
-        ("allocated", "", True),
-        ("mixed", "None", True),
-        ("completing", "", True),
-        ("idle", "Resources", True),
-        ("idle", "Priority", True),
-        ("idle", "ReqNodeNotAvail, Reserved for maintenance", True),
-        ("idle", "QOSMaxJobsPerUserLimit", True),
-        ("idle", "ReqNodeNotAvail, UnavailableNodes:c2", True),
-        ("idle", "BadConstraints", False),
-        ("idle", "", False),
-    ],
-)
-def test_a_node_is_busy_by_its_state_or_by_what_the_job_waits_for(state: str, why: str, *, busy: bool) -> None:
-    assert is_busy(state, why) is busy
 
 
 def test_a_power_supply_that_failed_is_an_error() -> None:
@@ -141,31 +89,7 @@ def test_unreachable_node_is_an_error_when_slurm_did_not_put_it_to_sleep() -> No
     assert line.startswith("error c2: ssh: unreachable: No route to host")
 
 
-def test_node_that_saves_power_gets_no_job() -> None:
-    assert why_no_step({"c1": ("idle~", "")}, "c1") == "asleep: Slurm saves its power (idle~)"
-    assert why_no_step({"c1": ("idle", "")}, "c1") == ""
-
-
 # -- names ---------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("known", "asked", "found"),
-    [
-        (["c1"], ["c1"], {"c1": "c1"}),
-        (["c1", "c2"], ["c1.cluster.example"], {"c1.cluster.example": "c1"}),
-        (["c1.cluster.example"], ["c1"], {"c1": "c1.cluster.example"}),
-        (["c1"], ["c1.a.example", "c1.b.example"], {}),
-        (["c1"], ["c1", "c1.a.example"], {"c1": "c1"}),
-        (["c1.a.example"], ["c1.b.example"], {}),
-        (["c1.a.example", "c1.b.example"], ["c1"], {}),
-        (["c1"], ["c11.cluster.example", "login"], {}),
-    ],
-)
-def test_slurms_name_of_a_node_is_found_where_it_is_unambiguous(
-    known: list[str], asked: list[str], found: dict[str, str]
-) -> None:
-    assert slurm_names(known, asked) == found
 
 
 def test_findings_have_the_nodes_name_and_hints_have_slurms() -> None:
@@ -182,60 +106,6 @@ def test_findings_have_the_nodes_name_and_hints_have_slurms() -> None:
     assert line.endswith("`scontrol show node c2`; `scontrol update nodename=c2 state=resume` once it is well")
 
 
-# -- jobs ----------------------------------------------------------------------------------------------------------------
-
-
-def test_options_reach_sbatch_as_they_are(tmp_path: Path) -> None:
-    """The shell is real; sbatch writes down what it is given."""
-    (tmp_path / "sbatch").write_text('#!/bin/sh\ncat >/dev/null; printf "%s\\n" "$@" >"$HERE/argv"\n')
-    (tmp_path / "sbatch").chmod(0o755)
-    options = ["--comment=it's-$(id)", "--qos={high}", "--account=a;b"]
-    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HERE": str(tmp_path)}
-    done = subprocess.run(
-        ["bash", "-c", 'exec 89<&0; exec bash -c "$@"', "bash", _program(options), "mark", "c1"],
-        env=env,
-        input="#!/bin/sh\nmark\n",
-        text=True,
-        capture_output=True,
-        check=True,
-    )
-    assert done.stdout == "\nmark c1 0 \n\nmark end\n"
-    assert (tmp_path / "argv").read_text().splitlines() == [*options, "-w", "c1"]
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root submits as somebody else")
-@pytest.mark.parametrize(
-    ("settings", "user", "hint"),
-    [
-        ({"audit": {"user": "nobody-here"}}, "nobody-here", "name another: `audit: {user: …}` in site.yaml"),
-        ({"transport": {"user": "not-here"}}, "not-here", "name another: `transport: {user: …}` in site.yaml"),
-    ],
-)
-def test_user_whose_jobs_are_sent_must_exist(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], user: str, hint: str
-) -> None:
-    for name in ("srun", "sbatch", "sinfo"):
-        (tmp_path / name).write_text("#!/bin/sh\n")
-        (tmp_path / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with pytest.raises(InputError) as caught:
-        _can_send_jobs(site(**settings))
-    assert caught.value.render() == (
-        f"error[unknown-user]: the user `{user}` does not exist here\n  jobs are submitted as that user\n\nhint: {hint}"
-    )
-
-
-def test_sbatch_that_is_missing_is_told_before_any_node_is_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(EnvmgrError) as caught:
-        _can_send_jobs(site())
-    assert caught.value.render() == (
-        "error[command-missing]: Slurm's commands are not here\n\nhint: --via ssh, or audit from a host of Slurm's"
-    )
-
-
 # -- the matrix ----------------------------------------------------------------------------------------------------------
 
 MACHINE = {"fitness.arch": "x86_64", "fitness.glibc": "2.36"}
@@ -245,7 +115,7 @@ def test_node_without_the_prefix_can_run_nothing() -> None:
     given = evidence(
         {"c1": MACHINE, "c2": MACHINE | {"gate": "not mounted"}}, entries={"t/1": Requires()}, missing=("c3",)
     )
-    assert matrix(given) == (
+    assert table_of(given) == (
         MatrixRow("t/1", "c1", fit=True),
         MatrixRow("t/1", "c3", fit=False, reasons=("no answer",)),
         MatrixRow("t/1", "c2", fit=False, reasons=("the prefix is not there",)),
@@ -255,7 +125,7 @@ def test_node_without_the_prefix_can_run_nothing() -> None:
 def test_node_that_got_no_job_because_it_lacks_the_prefix_is_told_so() -> None:
     looked = evidence({"c1": MACHINE, "c2": MACHINE | {"gate": "hung"}}).fleet
     given = evidence({"c1": MACHINE}, entries={"t/1": Requires()}, missing=("c2",), way="slurm")
-    assert matrix(replace(given, look=looked))[1] == MatrixRow("t/1", "c2", False, ("the prefix is not there",))
+    assert table_of(replace(given, look=looked))[1] == MatrixRow("t/1", "c2", False, ("the prefix is not there",))
 
 
 def test_metrics_count_the_nodes_that_cannot_run_an_entry() -> None:
@@ -332,16 +202,13 @@ def without_jobs(reason: str, state: str = "idle") -> Evidence:
 
 
 def test_node_whose_jobs_do_not_answer_runs_nothing() -> None:
-    assert matrix(without_jobs("Slurm: the job ended without an answer: cancelled")) == (
+    ended = "silent: Slurm: the job ended without an answer: cancelled"
+    assert table_of(without_jobs(ended.removeprefix("silent: ")), nodes) == (
         MatrixRow("t/1", "c1", fit=True),
-        MatrixRow("t/1", "c2", fit=False, reasons=("jobs there do not answer",)),
+        MatrixRow("t/1", "c2", fit=False, reasons=(f"Slurm (inherited environment): {ended}",)),
     )
-    for reason in (
-        "busy: the job did not start within 1 s",
-        "asleep: Slurm saves its power (idle~)",
-        "no partition of Slurm has this node",
-    ):
-        assert matrix(without_jobs(reason)) == (MatrixRow("t/1", "c[1-2]", fit=True),)
+    for reason in ("busy: the job did not start within 1 s", "asleep: Slurm saves its power (idle~)"):
+        assert table_of(without_jobs(reason), nodes) == (MatrixRow("t/1", "c[1-2]", fit=True),)
 
 
 def test_node_that_slurm_sends_jobs_to_is_not_to_be_resumed() -> None:

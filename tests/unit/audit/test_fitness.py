@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from envmgr.audit.checks import fitness, libraries
+from envmgr.audit.checks import fitness, libraries, loading
 from envmgr.audit.fit.install_facts import missing_libraries
-from envmgr.audit.fit.matrix import MatrixRow, matrix, node_facts, observed
+from envmgr.audit.fit.matrix import MatrixRow, node_facts, observed
 from envmgr.catalog.fitness import NodeFacts
 from envmgr.catalog.gpus import Gpu
 from envmgr.catalog.recipe_parts import Requires
-from tests.helpers.evidence import audit_plan, evidence, site, told
+from tests.helpers.evidence import audit_plan, evidence, site, table_of, told
 from tests.helpers.hardware import NODE, V2, driven
 
 GPU, OLD = driven("535.54.03"), driven("470.57.02")
@@ -48,7 +48,7 @@ def test_node_facts_are_read_from_what_the_probe_told() -> None:
 def test_healthy_cluster_with_login_node_has_no_findings() -> None:
     given = evidence({"login": NODE, "c1": GPU, "c2": GPU, "c3": GPU}, entries={"t/1": CUDA12}, groups=GROUPS)
     assert told(fitness, given) == []
-    assert matrix(given) == (
+    assert table_of(given) == (
         MatrixRow("t/1", "c[1-3]", fit=True),
         MatrixRow("t/1", "login", fit=True, reasons=("without GPU",)),
     )
@@ -63,7 +63,7 @@ def test_old_driver_on_one_node_of_a_group_is_an_error() -> None:
             "install NVIDIA driver 525.60.13 (CUDA 12) or newer there, and reboot"
         )
     ]
-    assert matrix(given) == (
+    assert table_of(given) == (
         MatrixRow("a/1", "c[1,3]", fit=True),
         MatrixRow("a/1", "login", fit=True, reasons=("without GPU",)),
         MatrixRow("a/1", "c2", fit=False, reasons=("driver 470.57.02 is older than 525.60.13",)),
@@ -162,9 +162,9 @@ def test_nodes_below_the_sites_own_level() -> None:
     ]
 
 
-def test_nodes_that_did_not_answer_are_in_the_matrix() -> None:
+def test_nodes_that_did_not_answer_are_in_the_table_of() -> None:
     given = evidence({"c1": NODE, "c2": {}}, entries={"t/1": Requires()}, missing=("c3",))
-    assert matrix(given) == (
+    assert table_of(given) == (
         MatrixRow("t/1", "c[2-3]", fit=False, reasons=("no answer",)),
         MatrixRow("t/1", "c1", fit=True),
     )
@@ -191,7 +191,7 @@ def test_library_that_one_node_lacks_is_an_error() -> None:
             "`dnf provides '*/libGL.so.1'` or `apt-file search libGL.so.1` names the package to install"
         )
     ]
-    assert matrix(given) == (
+    assert table_of(given, libraries) == (
         MatrixRow("t/1", "c1", fit=True),
         MatrixRow("t/1", "c2", fit=False, reasons=("no libGL.so.1, libX11.so.6",)),
     )
@@ -199,9 +199,10 @@ def test_library_that_one_node_lacks_is_an_error() -> None:
 
 def test_entry_does_not_run_on_a_node_whose_lmod_does_not_load_it() -> None:
     facts = {"c1": looked(), "c2": {**looked(), "loading.failed.t/1": "no such module"}}
-    assert matrix(evidence(facts, entries={"t/1": Requires()}, samples=("t/1",))) == (
+    facts = {node: {"current": "generations/0001", **of} for node, of in facts.items()}
+    assert table_of(evidence(facts, entries={"t/1": Requires()}, samples=("t/1",)), loading) == (
         MatrixRow("t/1", "c1", fit=True),
-        MatrixRow("t/1", "c2", fit=False, reasons=("it does not load",)),
+        MatrixRow("t/1", "c2", fit=False, reasons=("cannot be loaded: no such module",)),
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from envmgr.audit.checks import all_checks, get_check, software
 from envmgr.audit.fit.install_facts import start_fault
-from envmgr.audit.fit.matrix import MatrixRow, matrix
+from envmgr.audit.fit.matrix import MatrixRow
 from envmgr.audit.judge import judge
 from envmgr.audit.model import Evidence
 from envmgr.audit.plan import ExpectedInstall
@@ -21,7 +21,7 @@ from envmgr.catalog.recipe_parts import Requires
 from envmgr.probe.model import CONTEXTS
 from envmgr.probe.shell import join_probes
 from envmgr.system.shelltext import script_text
-from tests.helpers.evidence import evidence, told
+from tests.helpers.evidence import evidence, table_of, told
 from tests.helpers.open_folders import open_to_all
 
 LOOK = script_text(software.__file__ or "", "look.sh")
@@ -118,7 +118,7 @@ def test_install_that_one_node_lacks() -> None:
     given = of_installs({"c1": MACHINE, "c2": bad, "c3": bad}, HELLO)
     found = "error c[2-3]: h/1: bin/run: No such file or directory | bin/run, as alice"
     assert [line.rpartition(" | ")[0] for line in told(software, given)] == [found]
-    assert matrix(given) == (
+    assert table_of(given, software) == (
         MatrixRow("h/1", "c[2-3]", fit=False, reasons=("bin/run: No such file or directory",)),
         MatrixRow("h/1", "c1", fit=True),
     )
@@ -147,8 +147,8 @@ def test_what_was_not_looked_at_is_never_yes() -> None:
     assert [line.partition(" | ")[0] for line in told(software, given)] == [
         "warning c2: installs: 1 of 2 were not looked at within 14 s"
     ]
-    assert MatrixRow("z/1", "c2", fit=None, reasons=("not looked at: its install",)) in matrix(given)
-    assert MatrixRow("h/1", "c[1-2]", fit=True) in matrix(given)
+    assert MatrixRow("z/1", "c2", fit=None, reasons=("not looked at: its install",)) in table_of(given)
+    assert MatrixRow("h/1", "c[1-2]", fit=True) in table_of(given)
 
 
 def test_node_whose_shells_have_no_module_does_not_run_an_entry() -> None:
@@ -160,10 +160,10 @@ def test_node_whose_shells_have_no_module_does_not_run_an_entry() -> None:
         HELLO,
         asked=((login, "user", "ssh"),),
     )
-    assert {row.nodes: row.reasons for row in matrix(given)} == {
+    assert {row.nodes: row.reasons for row in table_of(given, contexts)} == {
         "c1": (),
-        "c2": ("no `module` in bash-login",),
-        "c3": ("no published modules in bash-login",),
+        "c2": ("bash-login (alice): no `module` command",),
+        "c3": ("bash-login (alice): MODULEPATH has no modules of /sw: /opt/modules",),
     }
 
 

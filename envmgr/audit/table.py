@@ -179,14 +179,11 @@ def short(text: str, limit: int = 160) -> str:
 _CONVERTED: Mapping[str, Callable[[str], str]] = {
     "q": quote,  # for a shell
     "w": lambda text: ", ".join(text.split()),  # words
-    "l": lambda text: short(", ".join(text.splitlines())),  # lines
-    "m": lambda text: short("; ".join(text.splitlines())),  # lines that have commas
     "n": lambda text: short(", ".join(text.split())),  # many words
     "h": lambda text: short(
         " ".join(text.split()), 600
     ),  # a program's output, on one line, with all paths that it tried
     "c": short,  # cut, where it is long
-    "e": lambda text: text.rpartition(": ")[2],  # the end of an error: the system's own message
 }
 
 

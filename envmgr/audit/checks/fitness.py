@@ -62,8 +62,6 @@ def _node(facts: NodeFacts) -> Iterator[Said]:
     if count := sum(gpu.vendor == "nvidia" and gpu.driver == "" for gpu in facts.gpus):
         gpus = "the node's GPU" if count == 1 else f"the node's {count} GPUs"
         yield say("not_driven" if facts.driver else "no_driver", driver=facts.driver, gpus=gpus)
-    if facts.driver and facts.library and facts.library != facts.driver:
-        yield say("two_versions", driver=facts.driver, library=facts.library)
 
 
 def _smi(evidence: Evidence) -> Iterator[SaidOf]:

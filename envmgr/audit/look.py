@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from envmgr.audit.model import AskedShell, Evidence, Rows
 from envmgr.probe.model import Facts, Fleet
-
-Place = Literal["node", "prefix", "login", "shells"]
-"""Whose answers are looked at: of all nodes, of those whose prefix answers, of login shells, or of each shell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,27 +56,8 @@ class Look:
     def lines(self, fact: str) -> list[str]:
         return self.get(fact).splitlines()
 
-    def named(self, beginning: str) -> dict[str, str]:
-        """Return what follows in the facts that begin so -> the fact."""
-        found = {key: value for key, value in self.facts.items() if key.startswith(beginning)}
-        return {key.removeprefix(beginning): found[key] for key in sorted(found)}
-
 
 JudgeOne = Callable[[Look], Iterable[Said]]
-
-
-def each_answer(one: JudgeOne, of: Place) -> Callable[[Evidence], Rows]:
-    """Return the `judge` of a check that looks at one answer at a time."""
-
-    def judge(evidence: Evidence) -> Rows:
-        if of == "shells":
-            for shell in evidence.each_shell():
-                yield from looked_at(one, shell.fleet, evidence, shell)
-        else:
-            fleet = {"node": evidence.fleet, "prefix": evidence.fleet.sound, "login": evidence.shells}[of]
-            yield from looked_at(one, fleet, evidence)
-
-    return judge
 
 
 def looked_at(

@@ -25,8 +25,6 @@ def _rows(key: str, fact: Fact, fleet: Fleet, evidence: Evidence, shell: AskedSh
     for name in (fleet.names(beginning) if star else [""]) if fact.found else ():
         by = fleet.by_line if fact.lines else fleet.by_value
         for said, nodes in by(f"{beginning}{name}").items():
-            if fact.only and said not in fact.only:
-                continue
             given = {"value": said, "name": name}
             if fact.fields:
                 given |= dict(zip(fact.fields, fields_of(said, len(fact.fields)), strict=True))

@@ -100,8 +100,7 @@ class Words(FrozenModel):
 class Fact(Words):
     """One fact: its meaning, under its kind.
 
-    Each of `lines` is a finding. `fields` names the words of a line; the last one takes the rest. `only` lists the
-    values that are a finding.
+    Each of `lines` is a finding. `fields` names the words of a line; the last one takes the rest.
     """
 
     text: str = ""
@@ -109,7 +108,6 @@ class Fact(Words):
     flag: str = ""
     lines: str = ""
     fields: tuple[str, ...] = ()
-    only: tuple[str, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -179,7 +177,6 @@ def short(text: str, limit: int = 160) -> str:
 _CONVERTED: Mapping[str, Callable[[str], str]] = {
     "q": quote,  # for a shell
     "w": lambda text: ", ".join(text.split()),  # words
-    "l": lambda text: short(", ".join(text.splitlines())),  # lines
     "n": lambda text: short(", ".join(text.split())),  # many words
     "h": lambda text: short(
         " ".join(text.split()), 600

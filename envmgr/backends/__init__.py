@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from envmgr.backends import _only_if as only_if
-from envmgr.backends._only_if import GpuCodes as GpuCodes
 from envmgr.backends._only_if import LockOptions as LockOptions
 from envmgr.backends._only_if import OwnFolder as OwnFolder
 from envmgr.errors import EnvmgrError, InputError

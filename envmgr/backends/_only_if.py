@@ -49,15 +49,6 @@ class OwnFolder:
     public: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class GpuCodes:
-    """The GPUs of one vendor (`nvidia`, `amd`) for which the site compiles software, as its `field` lists them."""
-
-    field: str
-    vendor: str
-    codes: tuple[str, ...]
-
-
 class SiteSettings:
     """Only if the site file has a part for it: `settings` is the model of `backends.<name>`."""
 
@@ -69,10 +60,6 @@ class SiteSettings:
 
     def reads(self, site: Site) -> Sequence[Path]:
         """Return the existing folders of the site, other than the catalogs, that its builds read."""
-        return ()
-
-    def gpu_codes(self, site: Site) -> Sequence[GpuCodes]:
-        """Return the GPUs for which it compiles; no row for what the site leaves open. The audit finds others."""
         return ()
 
 

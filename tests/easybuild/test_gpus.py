@@ -205,9 +205,9 @@ def test_recipes_and_sites_say_them_as_easybuild_takes_them(box: Workshop) -> No
 
 def test_values_are_known_below_the_build_user_and_in_slurm_s_copy(box: Workshop, tmp_path: Path) -> None:
     """`load_lock` on a node reads the site that `pack` made."""
-    from envmgr.backends.easybuild.gpus import compiled_for
+    from envmgr.backends.easybuild.gpus import easybuild_settings, said_by
     from envmgr.catalog.site import load_site
 
     say(box, cuda_compute_capabilities=["8.0"])
     packed = load_site(box.root / "site.yaml", {}).with_settings("easybuild", easyconfigs=[str(tmp_path)])
-    assert [each.codes for each in compiled_for(packed)] == [("8.0",)]
+    assert said_by(easybuild_settings(packed))["cuda_compute_capabilities"] == ("8.0",)

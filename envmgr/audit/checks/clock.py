@@ -22,10 +22,8 @@ def judge(evidence: Evidence) -> Rows:
             least, most = skew(times, fleet.replies[node])
             if max(least, -most) > limit:
                 off.setdefault(_said(least, most), []).append(node)
-    known = [node for node in fleet.nodes if "began" in fleet.own.get(node, {})]
-    everywhere = len(known) > 1 and sum(map(len, off.values())) == len(known)
     for said, nodes in off.items():
-        yield evidence.say("off_everywhere" if everywhere else "off", nodes, said=said, limit=f"{limit:g}")
+        yield evidence.say("off", nodes, said=said, limit=f"{limit:g}")
 
 
 def skew(times: list[float], reply: Reply) -> tuple[float, float]:

@@ -52,9 +52,6 @@ def _of_shell(shell: AskedShell, evidence: Evidence) -> Rows:
             no_user = end.startswith(NO_USER)
             fix = NO_USER_HINT if no_user else f"start such a shell by hand on the node, as {shell.user}"
             yield evidence.say("ended", nodes, shell, end=end, traced="" if no_user else ":exec :exit :return", fix=fix)
-    silent = shell.only(lambda facts: not {f"{shell.key}end", f"{shell.key}modulepath"} & facts.keys())
-    if silent.fleet.nodes:
-        yield evidence.say("silent", silent.fleet.nodes, shell)
     probed = shell.having("modulepath")
     entry = evidence.plan.samples[0] if evidence.plan.samples else ""
     for fact, after in (("path_brought", ""), ("path_loaded", f"after `module load {entry}` ")):

@@ -6,9 +6,6 @@ number that is not lower. The node's glibc and x86-64 level must be at least wha
 GPU (a login node) is no fault: there an entry does what it does without a GPU. Facts that are not known of a node do
 not count against it.
 
-A GPU for which the site says that nothing is compiled (a backend's settings) is a warning. If the site does not say,
-there is no warning.
-
 An entry that no node can run is an error. A node that cannot run what other nodes of its group run is an error, too. An
 entry that a whole group cannot run while other nodes can is a note. The check reports nodes of one group that differ in
 driver, GPUs, glibc or CPU level, and a node with another operating system: an error if entries get other versions of
@@ -32,11 +29,8 @@ from envmgr.audit.look import Said, SaidOf, folded, say
 from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.table import hint_by
-from envmgr.backends import all_backends
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, Verdict, judge_gpu, level_flags, unfit, without_gpu
-from envmgr.catalog.gpus import FLOORS, covers, toolkit_driver
-from envmgr.catalog.settings import quoted, site_line
-from envmgr.catalog.site_file import CPU_ORDER
+from envmgr.catalog.gpus import FLOORS, toolkit_driver
 from envmgr.nodes.access import gpu_request
 from envmgr.nodes.sets import fold
 from envmgr.system.files import shipped
@@ -57,23 +51,17 @@ def gpu_probe(plan: AuditPlan) -> ProbeTexts:  # noqa: ARG001 - the same for eve
 
 def judge(evidence: Evidence) -> Rows:
     told, places = observed(evidence), _places(evidence)
-    yield from folded(((said, nodes) for facts, nodes in told.items() for said in _node(facts, evidence)), evidence)
+    yield from folded(((said, nodes) for facts, nodes in told.items() for said in _node(facts)), evidence)
     yield from folded(_smi(evidence), evidence)
-    yield from _uncovered(evidence)
     for entry, needs in required(evidence):
         yield from folded(_entry(entry, needs, told, places, evidence), evidence)
 
 
-def _node(facts: NodeFacts, evidence: Evidence) -> Iterator[Said]:
-    """Yield a driver that does not work, whatever is published, and a level below the one that the site builds for."""
+def _node(facts: NodeFacts) -> Iterator[Said]:
+    """Yield a driver that does not work, whatever is published."""
     if count := sum(gpu.vendor == "nvidia" and gpu.driver == "" for gpu in facts.gpus):
         gpus = "the node's GPU" if count == 1 else f"the node's {count} GPUs"
         yield say("not_driven" if facts.driver else "no_driver", driver=facts.driver, gpus=gpus)
-    if facts.driver and facts.library and facts.library != facts.driver:
-        yield say("two_versions", driver=facts.driver, library=facts.library)
-    level, wanted = facts.cpu_level, evidence.site.cpu_level
-    if level not in ("", wanted) and CPU_ORDER.get(level, 0) < CPU_ORDER.get(wanted, 9) and not evidence.alone:
-        yield say("low_level", level=level, wanted=wanted)
 
 
 def _smi(evidence: Evidence) -> Iterator[SaidOf]:
@@ -91,23 +79,6 @@ def _smi(evidence: Evidence) -> Iterator[SaidOf]:
                 yield say("none_in_a_job", answer=answer.text), [node]
             elif answer is not None or node in listing:
                 yield say("hidden", answer=f"; {answer.text}" if answer else "", job=job), [node]
-
-
-def _uncovered(evidence: Evidence) -> Rows:
-    """Yield the GPUs that the site's codes of a backend do not cover.
-
-    There is none if the site lists no codes, or if the GPU's capability is unknown.
-    """
-    for of in (each for backend in all_backends() for each in backend.gpu_codes(evidence.site)):
-        found: dict[tuple[str, str], list[str]] = {}
-        for facts, nodes in observed(evidence).items():
-            for arch, name in {(gpu.arch, gpu.name) for gpu in facts.gpus if gpu.vendor == of.vendor and gpu.arch}:
-                if covers(of.vendor, of.codes, arch) is False:
-                    found.setdefault((arch, name), []).extend(nodes)
-        fix = site_line(of.field, quoted(list(dict.fromkeys([*of.codes, *(arch for arch, _ in found)]))))
-        codes = ", ".join(of.codes)
-        for (arch, gpu), having in sorted(found.items()):
-            yield evidence.say("no_machine_code", having, field=of.field, gpu=gpu, arch=arch, codes=codes, fix=fix)
 
 
 def _entry(

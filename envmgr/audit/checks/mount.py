@@ -1,7 +1,5 @@
 """The prefix is usable on every node: from the right server, answering in time, writable only where it should be.
 
-Locks must be shared by all hosts that write there.
-
 Every probe reads how a node has the prefix from /proc/self/mountinfo, which no mount can hang. Then a separate process
 touches the prefix, and is left behind if it does not come back (autofs mounts at that moment). All other questions go
 only to nodes that answered, also the one about the ordinary user's access to the prefix. The right server is
@@ -19,14 +17,13 @@ from functools import partial
 from statistics import median
 
 from envmgr.audit.controller import Controller
-from envmgr.audit.look import Look, Said, folded, looked_at, say
+from envmgr.audit.look import Look, Said, looked_at, say
 from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.openings import let_in
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.table import Where, fields_of
 from envmgr.probe.model import Facts, Fleet, number_in
 from envmgr.probe.shell import GATE_SECONDS
-from envmgr.system.locks import LOCKS_HINT, local_locks
 from envmgr.system.shelltext import script_text
 
 SLOW_MS = 1000  # a healthy prefix answers in a few ms
@@ -73,7 +70,6 @@ def judge(evidence: Evidence) -> Rows:
     asked = evidence.answer(Writable)
     yield from looked_at(partial(_options, asked), fleet.sound, evidence, apart=asked.nodes if asked else ())
     yield from _slow(evidence, fleet.sound)
-    yield from _local_locks(evidence, fleet.sound, asked)
 
 
 def _for_users(look: Look) -> Iterator[Said]:
@@ -123,18 +119,6 @@ def _options(asked: Writable | None, look: Look) -> Iterator[Said]:
         other = "ro" if "ro" in _all_options(look.facts) else "rw"
         if asked is not None and (wanted := "rw" if look.nodes[0] in asked.nodes else "ro") != other:
             yield say("mode", wanted=wanted, other=other, point=point)
-
-
-def _local_locks(evidence: Evidence, fleet: Fleet, asked: Writable | None) -> Rows:
-    """Yield local locks on this host, and on the nodes that may write there: other nodes take no locks."""
-    if evidence.site.mount.locks == "local":
-        return
-    writable = asked.nodes if asked else frozenset()
-    writers = [(group.facts, [node for node in group.nodes if node in writable]) for group in fleet.groups]
-    hosts = [(evidence.controller, list[str]()), *((facts, nodes) for facts, nodes in writers if nodes)]
-    local = ((local_locks(facts.get("mount.type", ""), _all_options(facts)), nodes) for facts, nodes in hosts)
-    found = [(say("local_locks", severity=of[0], words=of[1], fix=LOCKS_HINT), nodes) for of, nodes in local if of]
-    yield from folded(found, evidence)
 
 
 def _slow(evidence: Evidence, fleet: Fleet) -> Rows:

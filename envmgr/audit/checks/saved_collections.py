@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envmgr.audit.look import Look, Said, each_answer, say
-from envmgr.audit.model import Check, ProbeTexts
+from envmgr.audit.look import Look, Said, looked_at, say
+from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.table import short
 from envmgr.modules.node_paths import HOOK
@@ -26,6 +26,11 @@ _KNOWN, _NOT_LOADED = "known", "not loaded"  # any other answer: why Lmod's func
 
 def probe(plan: AuditPlan) -> ProbeTexts:  # noqa: ARG001 - the same for every plan
     return {"context": assign(hook=HOOK) + script_text(__file__, "context.sh")}
+
+
+def judge(evidence: Evidence) -> Rows:
+    for shell in evidence.each_shell():
+        yield from looked_at(_collections, shell.fleet, evidence, shell)
 
 
 def _collections(look: Look) -> Iterator[Said]:
@@ -44,6 +49,4 @@ def _hook(hook: str, look: Look) -> Iterator[Said]:
         yield say("not_loaded", named=short(look.get("hook.named")) or "not set", hook=HOOK)
 
 
-CHECK = Check(
-    judge=each_answer(_collections, "shells"), probe=probe, wants=frozenset({"published", "modules"}), loads=True
-)
+CHECK = Check(judge=judge, probe=probe, wants=frozenset({"published", "modules"}), loads=True)

@@ -4,7 +4,7 @@
 signature_state='' signature_boot='' signature_at=''
 if [ -r /var/lib/envmgr/flip ]; then
   {
-    read -r signature_state signature_number signature_flip signature_boot signature_at
+    read -r signature_state _ _ signature_boot signature_at
     read -r _
     read -r _
     read -r signature_prefix
@@ -15,7 +15,6 @@ if [ -r /var/lib/envmgr/flip ]; then
   [ "$signature_boot" = "$(cat /proc/sys/kernel/random/boot_id)" ] || signature_late=yes
   case $signature_at in '' | *[!0-9]*) signature_late=yes ;; *) [ $((${signature_now%%.*} - signature_at)) -lt "${signature_limit?}" ] || signature_late=yes ;; esac
   put signature.state "$signature_state"
-  put signature.flip "$signature_number $signature_flip"
   put signature.prefix "$signature_prefix"
   put signature.reason "$signature_reason"
   put signature.late "$signature_late"

@@ -3,7 +3,7 @@
 This host checks the flip in force with the site's own list of allowed signers. The faults are a missing signature, a
 wrong one, and one by a key that is no longer valid. Another fault is a flip that came before one that was already in
 force (a replay). The check asks each node what root's own check there found last and when, and if the node's list is
-the site's. A node that lacks the newest flip is a note in the first twenty minutes after the publish.
+the site's.
 
 A private signing key that other users can read, on this host or on a node, is an error on every site. The check looks
 where `signing.key` says and beside it, and anywhere in /etc/envmgr.
@@ -24,7 +24,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.modules.node_paths import CHECK_FLIP, SIGNERS
 from envmgr.probe.model import ProbePart
 from envmgr.probe.prefix import look_here
-from envmgr.publish.flip_checks import FlipFault, FlipLook, look_at_current_flip, mend_of, severity_of
+from envmgr.publish.flip_checks import FlipFault, look_at_current_flip, mend_of, severity_of
 from envmgr.publish.signature import signers_text
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import sha256_bytes
@@ -50,14 +50,12 @@ class Here:
     """The list of signers and the flips of this host.
 
     `signers` is the sha256 of the site's list, or `unread` says why the list cannot be read. `faults` are those of the
-    current flip. `flip` is the number in force, empty if a newer generation is current. `open_keys` are the lines of
-    `signature.open`.
+    current flip. `open_keys` are the lines of `signature.open`.
     """
 
     signers: str = ""
     unread: str = ""
     faults: tuple[FlipFault, ...] = ()
-    flip: str = ""
     open_keys: str = ""
 
 
@@ -76,10 +74,7 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Here:
     if published is None:
         return here
     found = look_at_current_flip(Prefix(evidence.site.prefix), signing, controller.runner)
-    number, look = found or (None, FlipLook(None, "", ()))
-    # Another number: somebody published since the audit began, and nodes may have either flip.
-    flip = str(look.sequence or "") if number == published.record.number else ""
-    return replace(here, faults=look.faults, flip=flip)
+    return here if found is None else replace(here, faults=found[1].faults)
 
 
 def _open_keys(evidence: Evidence) -> Rows:
@@ -112,7 +107,6 @@ def _checked(here: Here, look: Look) -> Iterator[Said]:
         yield say("signers", what="is another list" if signers else "is not there")
     of_prefix = look.get("signature.prefix") == str(evidence.site.prefix)
     state, reason = look.get("signature.state") if of_prefix else "", look.get("signature.reason")
-    flip, number = here.flip, evidence.published and evidence.published.record.number
     if not state:
         yield say("unchecked", severity="error" if evidence.site.policies.unsigned == "refuse" else "warning")
     elif look.get("signature.late") == "yes":
@@ -120,15 +114,6 @@ def _checked(here: Here, look: Look) -> Iterator[Said]:
     elif state not in ("signed", "expired"):
         words = f"{state}{f': {reason}' if reason else ''}"
         yield say("refused", severity=severity_of(state), words=words, fix=mend_of(state))
-    elif flip and number and look.get("signature.flip") != f"{number} {flip}":
-        checked, severity = look.get("signature.flip").partition(" ")[2], "warning" if _long_ago(look) else "note"
-        yield say("old_flip", severity=severity, checked=checked, flip=flip, number=number, program=CHECK_FLIP)
-
-
-def _long_ago(look: Look) -> bool:
-    replies, published = look.evidence.fleet.replies, look.evidence.published
-    since = published.since if published else 0.0
-    return any(replies[node].ended - since > LATE for node in look.nodes if node in replies)
 
 
 CHECK = Check(judge=judge, probe=probe, ask_controller=ask_controller, wants=frozenset({"published"}))

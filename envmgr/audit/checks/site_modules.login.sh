@@ -40,14 +40,6 @@ site_modules_look() {
     lines "site_modules.has.$site_modules_name" <"$room/has"
     put "site_modules.looked.$site_modules_name" yes
   fi
-  site_modules_libraries=$(sed -n 's/^LD_LIBRARY_PATH=//p' "$room/after")
-  head -n 4 "$room/folders" |
-    while read -r site_modules_folder; do
-      find -L "$site_modules_folder" -maxdepth 1 -type f -executable 2>/dev/null | LC_ALL=C sort | head -n 4
-    done | while read -r site_modules_program; do
-      with_limit 5 "$room/ldd" env LD_LIBRARY_PATH="$site_modules_libraries" ldd "$site_modules_program" || continue
-      sed -n "s|^[[:space:]]*\([^ ]*\) => not found.*|\1 $site_modules_program|p" "$room/ldd"
-    done | lines "site_modules.lacks.$site_modules_name"
 }
 
 if [ -n "${module_cmd?}" ]; then

@@ -15,8 +15,7 @@ Reported wherever they occur:
 - a modulefile that ends in an error of Lua or Tcl, such as one that needs a variable which only login shells have;
 - a module whose loading does not end.
 
-Reported by comparing nodes: a module that loads only on some nodes, and a program of it that lacks shared libraries on
-one node. A refusal in a module's own
+Reported by comparing nodes: a module that loads only on some nodes. A refusal in a module's own
 words (a licence, a group, another module that must be loaded first) is the site's choice, where all nodes report the
 same.
 """

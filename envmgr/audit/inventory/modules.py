@@ -47,8 +47,6 @@ def _of_module(name: str, facts: Facts, nameless: Callable[[str], str]) -> dict[
             found[f"{name} brings"] = path
         else:
             found[f"{name} names {path}"] = {"-": "not there", "!": "closed", "": "there"}[state]
-    for line in nameless(facts.get(f"{_PART}lacks.{name}", "")).splitlines():
-        found[f"{name} library {line.split(' ')[0]}"] = f"not found for {line.rpartition(' ')[2]}"
     return found
 
 
@@ -65,7 +63,7 @@ def _inventory(name: str, own: Mapping[str, str], told: Mapping[str, set[str]], 
         elif what == "names":  # programs that are there are reported, and folders that are not
             values[key] = "not there" if "there" in told[key] else "there"
         else:
-            values[key] = "found" if what == "library" else "nothing"
+            values[key] = "nothing"
     none = frozenset[str]()
     at = frozenset(("module", key) for key in unread)
     return NodeInventory({("module", key): value for key, value in values.items()}, none, at, none)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envmgr.backends import Backend, Built, GpuCodes, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
+from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.easybuild import Workbench
 from envmgr.backends.easybuild.build_place import clean_modules
 from envmgr.backends.easybuild.easyconfigs import changed_since, gone_files, installed_easyconfigs, shipped_files
-from envmgr.backends.easybuild.gpus import compiled_for, explain_gpus
+from envmgr.backends.easybuild.gpus import explain_gpus
 from envmgr.backends.easybuild.items import chain_of, lock_of, locks_folder, module_file, modules_folder, tools_folder
 from envmgr.backends.easybuild.lock import (
     LOCK_NAME,
@@ -203,9 +203,6 @@ class EasyBuildBackend(Backend):
             yield SiteFact("build_user", "warning", refused.message, refused.hint)
         yield from explain_easyconfigs(site)
         yield from explain_gpus(site)
-
-    def gpu_codes(self, site: Site) -> Sequence[GpuCodes]:
-        return compiled_for(site)
 
     def reads(self, site: Site) -> Sequence[Path]:
         return [folder for folder in easyconfig_folders(site) if folder.exists()]

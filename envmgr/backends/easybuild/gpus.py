@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from envmgr.backends import GpuCodes
 from envmgr.backends.easybuild.settings import (
     AMD,
     CUDA,
@@ -52,12 +51,6 @@ def capabilities_unread(version: str, settings: Sequence[str], said: str) -> Inp
         context=said.splitlines()[:6],
         hint="set others in the recipe's `input`, or lock with a later EasyBuild (`input.easybuild`)",
     )
-
-
-def compiled_for(site: Site) -> list[GpuCodes]:
-    """Return the GPUs for which the site has software compiled."""
-    said = said_by(easybuild_settings(site))
-    return [GpuCodes(FIELDS[setting], VENDORS[setting], said[setting]) for setting in SETTINGS if said[setting]]
 
 
 def explain_gpus(site: Site) -> Iterator[SiteFact]:

@@ -13,7 +13,7 @@ from envmgr.catalog.fitness import NodeFacts
 from envmgr.catalog.gpus import Gpu
 from envmgr.catalog.recipe_parts import Requires
 from tests.helpers.evidence import audit_plan, evidence, site, table_of, told
-from tests.helpers.hardware import NODE, V2, driven
+from tests.helpers.hardware import NODE, driven
 
 GPU, OLD = driven("535.54.03"), driven("470.57.02")
 CUDA12 = Requires(nvidia_driver="525.60.13")
@@ -152,16 +152,6 @@ def test_job_that_is_shown_no_gpu_is_no_fault() -> None:
         assert told(fitness, evidence({"c1": hidden}, way=way)) == [note]
 
 
-def test_nodes_below_the_sites_own_level() -> None:
-    given = evidence({"c1": NODE, "c2": NODE | {"fitness.flags": V2}}, settings={"cpu_level": "x86-64-v3"})
-    assert told(fitness, given) == [
-        (
-            "warning c2: CPU level: x86-64-v2 | x86-64-v3, by cpu_level in site.yaml | "
-            "what is compiled for this site may not run there; lower cpu_level, and build again"
-        )
-    ]
-
-
 def test_nodes_that_did_not_answer_are_in_the_table_of() -> None:
     given = evidence({"c1": NODE, "c2": {}}, entries={"t/1": Requires()}, missing=("c3",))
     assert table_of(given) == (
@@ -277,30 +267,3 @@ def test_gpus_that_are_hidden_over_ssh_are_those_that_a_job_was_shown() -> None:
     ]  # one that was shown stands for others of its name
     assert known[("c1",)].cuda == "12.2"
     assert [gpu.arch for gpu in known[("c2",)].gpus] == ["", ""]
-
-
-def test_gpus_outside_of_what_the_site_compiles_for_are_found_where_it_says_so() -> None:
-    nodes = {
-        "c1": GPU,
-        "c2": driven("535.54.03", "nvidia 9.0 {} NVIDIA H100"),
-        "c3": driven("535.54.03", "nvidia ? {} NVIDIA H100"),
-        "a1": NODE | {"fitness.gpus": "amd gfx90a ? AMD Instinct"},
-        "login": NODE,
-    }
-    groups = {name: (name,) for name in nodes}
-    assert [row for row in told(fitness, evidence(nodes, groups=groups)) if "no machine code" in row] == []
-    said = {"backends": {"easybuild": {"cuda_compute_capabilities": ["7.0", "8.0"], "amdgcn_capabilities": ["gfx908"]}}}
-    assert [
-        row for row in told(fitness, evidence(nodes, groups=groups, settings=said)) if "no machine code" in row
-    ] == [
-        (
-            "warning c2: backends.easybuild.cuda_compute_capabilities: no machine code for NVIDIA H100 (9.0) | 9.0 among 7.0, 8.0 | "
-            "if its CUDA or ROCm knows that GPU, compile for it, too: under `backends.easybuild` in site.yaml: "
-            '`cuda_compute_capabilities: ["7.0", "8.0", "9.0"]`; then lock and build what asks for it'
-        ),
-        (
-            "warning a1: backends.easybuild.amdgcn_capabilities: no machine code for AMD Instinct (gfx90a) | gfx90a among gfx908 | "
-            "if its CUDA or ROCm knows that GPU, compile for it, too: under `backends.easybuild` in site.yaml: "
-            '`amdgcn_capabilities: ["gfx908", "gfx90a"]`; then lock and build what asks for it'
-        ),
-    ]

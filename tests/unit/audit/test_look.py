@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from envmgr.audit.judge import rows_of
-from envmgr.audit.look import JudgeOne, Look, Place, Said, each_answer, looked_at, say
+from envmgr.audit.look import JudgeOne, Look, Said, looked_at, say
 from envmgr.audit.model import Check
 from envmgr.audit.table import CheckTable, Fact, Words
 from envmgr.probe.model import CONTEXTS
@@ -22,8 +22,9 @@ ROWS = {
 TABLE = CheckTable(part="x", node={"fitness.os": Fact()}, context={"modulepath": Fact()}, rows=ROWS)
 
 
-def lines(one: JudgeOne, of: Place, answers: dict[str, dict[str, str]]) -> list[str]:
-    return told(Check(judge=each_answer(one, of), table=TABLE), evidence(answers, asked=ASKED))
+def lines(one: JudgeOne, answers: dict[str, dict[str, str]]) -> list[str]:
+    check = Check(judge=lambda given: looked_at(one, given.fleet, given), table=TABLE)
+    return told(check, evidence(answers, asked=ASKED))
 
 
 def bad(look: Look) -> Iterable[Said]:
@@ -38,31 +39,25 @@ def test_what_is_said_of_several_answers_is_one_finding_and_a_word_can_be_of_its
         "c3": {"fitness.os": "a", "gate": "hung"},
         "c4": {"fitness.os": "b"},
     }
-    assert lines(bad, "node", answers) == [
-        "error c[1,3]: here: a | no | look at c1",
-        "error c4: here: b | no | look at c4",
-    ]
-    assert lines(bad, "prefix", answers) == [
-        "error c1: here: a | no | look at c1",
-        "error c4: here: b | no | look at c4",
-    ]
+    assert lines(bad, answers) == ["error c[1,3]: here: a | no | look at c1", "error c4: here: b | no | look at c4"]
 
 
 def test_facts_of_a_shell_have_no_key_of_it_and_its_place_is_the_shell() -> None:
-    answers = {"c1": {f"{KEY}modulepath": "/a"}, "c2": {f"{KEY}modulepath": "/b", "gate": "hung"}, "c3": {}}
+    given = evidence({"c1": {f"{KEY}modulepath": "/a"}, "c3": {}}, asked=ASKED)
+    (shell,) = given.each_shell()
 
     def seen(look: Look) -> Iterable[Said]:
         yield say("shell", severity="note", hint="no", said=look.get("modulepath", "none"), who=look.user)
 
     at = "bash-login (alice)"
-    assert lines(seen, "shells", answers) == [
+    assert told(Check(judge=lambda given: looked_at(seen, shell.fleet, given, shell), table=TABLE), given) == [
         f"note c1: {at}: /a of alice |  | no",
         f"note c3: {at}: none of alice |  | no",
     ]
 
 
 def test_row_with_a_cause_is_about_the_login_shell_and_says_what_a_line_may_have_set() -> None:
-    check = Check(judge=each_answer(lambda _: [say("set")], "login"), table=TABLE)
+    check = Check(judge=lambda given: looked_at(lambda _: [say("set")], given.fleet, given), table=TABLE)
     (one,) = rows_of(check, evidence({"c1": {}}))
     assert (one.context, one.account, one.names) == ("bash-login", "user", ("X", ":umask"))
 

@@ -1,13 +1,11 @@
-"""Locks that stay on each client: what a mount says of them, and on which hosts the audit tells it."""
+"""What a mount says: locks that stay on each client, and whether it may be written."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
 from envmgr.audit.checks import mount
-from envmgr.system.locks import LOCKS_HINT, local_locks, mount_of
+from envmgr.system.locks import local_locks, mount_of
 from envmgr.system.untrusted_files import ANYWHERE
 from tests.helpers.evidence import evidence, told
 
@@ -60,23 +58,6 @@ def test_mount_of_a_path_is_the_longest_above_it() -> None:
 
 
 NODE = {"mount.type": "nfs", "mount.source": "fs1:/sw", "mount.options": "rw", "mount.super": "nolock,rw"}
-
-
-def findings(nodes: dict[str, dict[str, str]], **more: Any) -> list[str]:
-    return [line for line in told(mount, evidence(nodes, **more)) if "locks-not-shared" in line]
-
-
-def test_hosts_that_write_are_told_and_nodes_that_only_read_are_not() -> None:
-    nodes = {"c1": NODE, "c2": NODE}
-    here = {"mount.type": "fuse.nfs3", "mount.source": "fs1:/sw"}
-    assert findings(nodes) == []
-    rest = f"locks that all hosts share which write there | {LOCKS_HINT}"
-    assert findings(nodes, asked_here={"mount": mount.Writable(frozenset({"c2"}))}) == [
-        f"warning c2: /sw: {SURE[1]} | {rest}"
-    ]
-    assert findings(nodes, controller=here) == [f"note : /sw: {MAY[1]} | {rest}"]
-    knows = {"mount": {"locks": "local"}}
-    assert findings(nodes, controller=here, settings=knows) == []
 
 
 def test_modes_are_judged_by_the_nodes_that_may_write() -> None:

@@ -14,7 +14,7 @@ from envmgr.system.shelltext import script_text
 from tests.helpers.evidence import evidence, told
 
 SIGNS = {"signing": {"allowed_signers": "allowed_signers"}}
-HERE = signature.Here(flip="7", signers="a" * 64)
+HERE = signature.Here(signers="a" * 64)
 STAMP = "/var/lib/envmgr/flip"
 SET_UP = "`envmgr node-setup --apply --nodes c2`; it puts the file there, and runs it"
 TIMER = (
@@ -24,7 +24,7 @@ TIMER = (
 
 
 def node(**facts: str) -> dict[str, str]:
-    said = {"state": "signed", "flip": "1 7", "prefix": "/sw", "late": "no", "signers": "a" * 64} | facts
+    said = {"state": "signed", "prefix": "/sw", "late": "no", "signers": "a" * 64} | facts
     return {"signature.looked.node": "yes"} | {f"signature.{k}": v for k, v in said.items() if v}
 
 
@@ -38,7 +38,7 @@ def findings(
 def test_table_and_shell_text_name_the_files_that_node_setup_writes() -> None:
     rows, shell = get_check("signature").table.rows, script_text(signature.__file__, "node.sh")
     assert rows["signers"].where == SIGNERS
-    assert {rows[name].where for name in ("unchecked", "late", "refused", "old_flip")} == {FLIP_STAMP}
+    assert {rows[name].where for name in ("unchecked", "late", "refused")} == {FLIP_STAMP}
     assert f"<{SIGNERS}" in shell
     assert f"<{FLIP_STAMP}" in shell
     assert PROFILE in get_check("saved-collections").table.rows["not_loaded"].hint.text
@@ -59,7 +59,7 @@ def test_what_this_host_found_is_told_of_no_node() -> None:
 
 
 def test_a_list_of_signers_that_cannot_be_read_is_told() -> None:
-    assert findings(node(), here=signature.Here(flip="7", unread="no list")) == [
+    assert findings(node(), here=signature.Here(unread="no list")) == [
         "error : signing.allowed_signers: no list | the list of those who may sign"
     ]
 
@@ -81,13 +81,6 @@ def test_what_a_node_found_is_told_in_its_words() -> None:
     assert line.startswith(f"error c2: {STAMP}: wrong: a file of it is not what was signed | ")
     (line,) = findings(node(), node(state="unchecked", reason="ssh-keygen here knows no signatures"))
     assert line.startswith(f"warning c2: {STAMP}: unchecked: ssh-keygen here knows no signatures | ")
-
-
-def test_a_node_that_has_not_come_to_the_flip_yet_is_a_note_and_later_a_warning() -> None:
-    (line,) = findings(node(flip="1 6"), times={"c1": (100.0, 101.0)})
-    assert line.startswith(f"note c1: {STAMP}: it has checked flip 6 | flip 7, of generation 1 | ")
-    (line,) = findings(node(flip="1 6"), times={"c1": (5000.0, 5001.0)})
-    assert line.startswith("warning c1: ")
 
 
 def test_a_node_that_takes_the_signatures_of_others_is_told() -> None:

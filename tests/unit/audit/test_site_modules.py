@@ -54,15 +54,6 @@ def test_module_that_loads_in_login_shells_alone_is_a_note() -> None:
     assert line.startswith("note c1: in a clean environment it ends in an error: ")
 
 
-def test_program_that_lacks_a_library_on_one_node() -> None:
-    well = LOADS | HAS
-    lacks = well | {"site_modules.lacks.solver/3.1": "libgomp.so.1 /opt/solver/bin/solver"}
-    assert lines(well, lacks, well) == [
-        "warning c2: solver/3.1 library libgomp.so.1: not found for /opt/solver/bin/solver; found on others"
-    ]
-    assert lines(lacks, lacks, lacks) == []  # another module may bring it
-
-
 def test_module_that_was_not_drawn_or_is_not_listed_is_not_compared() -> None:
     assert lines(LOADS, {}, LOADS) == []
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from envmgr.audit.checks import all_checks, get_check, software
+from envmgr.audit.checks import all_checks, contexts, get_check, software
 from envmgr.audit.fit.install_facts import start_fault
 from envmgr.audit.fit.matrix import MatrixRow
 from envmgr.audit.judge import judge

@@ -134,10 +134,8 @@ def test_check_may_read_every_fact_that_its_module_names(given: CheckTable) -> N
 
 
 def test_words_are_filled_in_for_shells_and_lists() -> None:
-    said = table.fill(
-        "{a!q} {b!w} {c!l} {d!h} {e:.3}", {"a": "x y", "b": "a  b", "c": "a b\nc", "d": " a \n", "e": "12345"}
-    )
-    assert said == f"{quote('x y')} a, b a b, c a 123"
+    said = table.fill("{a!q} {b!w} {d!h} {e:.3}", {"a": "x y", "b": "a  b", "d": " a \n", "e": "12345"})
+    assert said == f"{quote('x y')} a, b a 123"
 
 
 def test_field_that_a_row_does_not_have_is_refused(tmp_path: Path) -> None:

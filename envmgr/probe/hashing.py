@@ -62,10 +62,6 @@ class HashedFolder:
         return sha256_bytes(b"".join(record + b"\0" for record in self.listing()))
 
 
-_TRY = HashedFolder("", 0o755, [TreePath("file", "file", 0o644, 0, sha256_bytes(b"try\n"))]).sum_of_listing()
-"""The sum of a listing that each node makes first, for a folder of its own."""
-
-
 @dataclass(frozen=True, slots=True)
 class NodeFault:
     """A fault on a node. `folder` is empty if the fault concerns the whole node."""
@@ -185,7 +181,7 @@ class HashOnNodes:
             word for n, place in enumerate(places) if not wanted or n in wanted for word in (str(n), place.folder)
         ]
         text = (
-            assign(verify_end=math.ceil(self.seconds), verify_most=_MOST, verify_try=_TRY)
+            assign(verify_end=math.ceil(self.seconds), verify_most=_MOST)
             + assign(verify_list=script_text(__file__, "list.sh"))
             + "".join(files)
             + f"set -- {words(*chosen)}\n"

@@ -46,7 +46,7 @@ class ShellContext:
 class ProbePlan:
     """The values that every probe needs: the prefix, the ordinary user (empty where none is looked at), the build user.
 
-    `shells` are asked on every node that has them; others, but for bash and csh, where an account of the node has them.
+    `shells` are asked on every node that has them; others, but for bash and csh, where they are the user's.
     `seconds` is what the parts may take together once the prefix has answered; see `part_seconds`. `contexts` and
     `accounts` are those of the script at hand. `init` is Lmod's folder of start-up files on the controller, for
     contexts that source one. `alone`: nothing is published, and a node need not have the prefix. `link` of the prefix
@@ -166,7 +166,7 @@ CONTEXTS = (
     ),
     ShellContext("bash-ssh", "ssh", "bash", "a command over ssh: `ssh NODE command`"),
     ShellContext("csh", "ssh", "csh", "csh or tcsh over ssh, where a node has it"),
-    ShellContext("zsh", "ssh", "zsh", "a login zsh, where an account of the node has it", accounts=("user",)),
+    ShellContext("zsh", "ssh", "zsh", "a login zsh, where it is the user's shell", accounts=("user",)),
     ShellContext("sbatch-bash", "slurm", "bash", "`#!/bin/bash`, submitted from a login shell", "ALL"),
     ShellContext("sbatch-bash-login", "slurm", "bash-login", "`#!/bin/bash -l`, submitted from a login shell", "ALL"),
     ShellContext("sbatch-sh", "slurm", "sh", "`#!/bin/sh` that sources Lmod's init/sh", "ALL"),

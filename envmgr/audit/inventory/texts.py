@@ -27,7 +27,9 @@ def inventory_texts(plan: AuditPlan) -> dict[ProbeStage, str]:
 def kinds_part(kinds: Iterable[str], plan: AuditPlan) -> ProbePart:
     """Return the question for all of these kinds, with their digests."""
     given = _given(plan, only=kinds)
-    return ProbePart("inventory", {"node": given + script_text(__file__, "system.sh"), "login": given + _of_modules(plan)})
+    return ProbePart(
+        "inventory", {"node": given + script_text(__file__, "system.sh"), "login": given + _of_modules(plan)}
+    )
 
 
 def _given(plan: AuditPlan, *, whole: Iterable[str] = (), only: Iterable[str] = ()) -> str:

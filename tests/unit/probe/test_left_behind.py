@@ -23,7 +23,7 @@ tell a. well; tell b. hangs
 @pytest.mark.parametrize("shell", ["dash", "bash", "bash -l", "zsh"])
 def test_what_hangs_is_left_behind_also_where_term_is_ignored(shell: str, tmp_path: Path) -> None:
     texts = [script_text(probe.__file__ or "", part) for part in ("library.sh", "jobs.sh")]
-    begin = f'emulate sh 2>/dev/null; mkfifo {tmp_path}/ended; exec 3<>{tmp_path}/ended\n'
+    begin = f"emulate sh 2>/dev/null; mkfifo {tmp_path}/ended; exec 3<>{tmp_path}/ended\n"
     script = begin + "mark= user=nobody limit=1\n" + "".join(texts) + f"tmp={tmp_path}" + WAITING
     argv = ["unshare", "--pid", "--fork", "--kill-child", *shell.split(), "-c", script]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)

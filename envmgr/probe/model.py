@@ -45,7 +45,7 @@ class ShellContext:
 class ProbePlan:
     """The values that every probe needs: the prefix, the ordinary user (empty where none is looked at), the build user.
 
-    `shells` are asked on every node that has them; others, but for bash and csh, where an account of the node has them.
+    `shells` are asked on every node that has them; others, but for bash and csh, where they are the user's.
     `seconds` is what the parts may take together once the prefix has answered; see `part_seconds`. `contexts` and
     `accounts` are those of the script at hand. `init` is Lmod's folder of start-up files on the controller, for
     contexts that source one. `alone`: nothing is published, and a node need not have the prefix. `link` of the prefix

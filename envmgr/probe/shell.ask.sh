@@ -8,13 +8,8 @@ join "$gate_seconds" gate
 own gate_ms $((($(date +%s%N) - before) / 1000000))
 if [ -s "$tmp/gate.rc" ]; then tell "" gate; else put gate hung; fi
 ENVMGR_REAL=$(sed -n "s/^@real=//p" "$tmp/gate.out") start node /bin/sh "$tmp/node.sh"
-if grep -q "^@gate=ok" "$tmp/gate.out"; then
-  start_rest
-  # shellcheck disable=SC2086 # names of jobs
-  join "$limit" node $jobs
-  tell '' node
-  tell_all
-else
-  join "$limit" node
-  tell '' node
-fi
+if grep -q "^@gate=ok" "$tmp/gate.out"; then start_rest; else jobs=; fi
+# shellcheck disable=SC2086 # names of jobs
+join "$limit" node $jobs
+tell '' node
+[ -z "$jobs" ] || tell_all

@@ -41,9 +41,7 @@ find "${tmp%/*}" -maxdepth 1 -name 'envmgr-audit.*' -user "$probe_uid" -mmin +14
 who=$tmp/who.out
 # shellcheck disable=SC2034 # the mark of stages behind start-up files
 read -r secret </proc/sys/kernel/random/uuid
-other=$user # each account once
-[ "$other" != root ] || other=
-start who getent passwd ${other:+"$other"} root
+start who getent passwd "$user" root
 join 3 who
 # The words of /etc/environment, the last one first: `as` puts each before the others.
 sed -n 's/^\(export  *\)\{0,1\}\([A-Za-z_][A-Za-z0-9_]*=\)"\{0,1\}\([^"[:space:]]*\)"\{0,1\}$/\2\3/p' /etc/environment 2>/dev/null | tac >"$tmp/environment"
@@ -52,7 +50,6 @@ mkdir -m 700 "$tmp/room" # for what the login stage writes
 # A size of the history (HISTFILESIZE) in start-up files cuts at once what HISTFILE names, and ~/.history where that is not set.
 export HISTFILE="$tmp/room/history"
 # $1: what an interactive bash runs, behind `-c`: it reads no history then, and keeps none of its commands.
-cat >"$tmp/interactive" <<ENVMGR_INTERACTIVE
-exec /bin/bash -ic '. "\$0"' "\$1"
-ENVMGR_INTERACTIVE
+# shellcheck disable=SC2016 # the inner shell's
+echo 'exec /bin/bash -ic '"'. \"\$0\"'"' "$1"' >"$tmp/interactive"
 if [ "$probe_uid" = 0 ] && account_of "$user"; then chown "${account_uid?}" "$tmp/room" 2>/dev/null; fi

@@ -45,15 +45,6 @@ known() {
   return 1
 }
 
-# has_shell NAME: whether an account that the node lists has this shell. A directory service may list none, or not answer.
-has_shell() {
-  [ -s "$tmp/shells.rc" ] || {
-    start shells getent passwd
-    join 3 shells
-  }
-  grep -q "/$1\$" "$tmp/shells.out"
-}
-
 # write_csh: a file of its own, as csh has no `.`, and takes no script in an argument with line breaks. Once: a csh may read it. By
 # `savehist` a csh writes ~/.history before each `exec`.
 write_csh() {

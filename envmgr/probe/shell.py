@@ -149,7 +149,7 @@ def _start(job: str, context: ShellContext, account: ShellAccount, plan: ProbePl
         start = f"if command -v csh >/dev/null; then\nwrite_csh\n{start}else skip {job} {key} absent; fi\n"
     start = _if_known(account, job, key, start, plan)
     if context.shell == "zsh":
-        used = "" if "zsh" in plan.shells else " && has_shell zsh"
+        used = "" if "zsh" in plan.shells else " && grep -q '/zsh$' \"$who\""
         start = f"if command -v zsh >/dev/null{used}; then\n{start}else skip {job} {key} absent; fi\n"
     return start
 

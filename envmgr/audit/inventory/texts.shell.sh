@@ -84,7 +84,7 @@ inventory_paths() {
   printf '\002\nlooked\tavail\n'
 }
 
-# inventory_functions: `NAME LINE FILE` of each function, which bash alone tells.
+# inventory_functions: `NAME LINE FILE` of each function, as bash tells it.
 inventory_functions() {
   if [ -n "${BASH_VERSION-}" ]; then
     # shellcheck disable=SC3044 # bash's

@@ -23,9 +23,8 @@ inventory_tell() (
   PATH=$inventory_path
   LC_ALL=C
   export LC_ALL host_name
-  inventory_there=${room:+$room/kinds}
-  inventory_there=${inventory_there:-$0.kinds}
-  if [ "${inventory_whole?} ${inventory_only?}" != "all all" ]; then rm -rf "$inventory_there" && mkdir "$inventory_there" || return; fi
+  inventory_there=${room?}/kinds.$$
+  if [ "${inventory_whole?} ${inventory_only?}" != "all all" ]; then mkdir "$inventory_there" || return; fi
   command sort -u | command awk -F '\t' -v mark="${mark?}" -v kinds="$*" -v job="${job-}" -v there="$inventory_there/" \
     -v whole=" $inventory_whole " -v only=" $inventory_only " "$named_words"'
     function among(kind, all) { return all == " all " || index(all, " " kind " ") }

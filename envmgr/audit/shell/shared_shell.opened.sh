@@ -39,6 +39,7 @@ opened_folders() {
   opened_path=$(paste -sd : "$room/opened.path")
   sed 's/$/|/' "$room/opened.path" >"$room/opened.look"
   for _ in 1 2 3; do
+    [ -s "$room/opened.look" ] || break
     while IFS='|' read -r opened_folder opened_chain; do
       opened_names "$opened_folder" 'MODULEPATH|^[[:space:]]*module[[:space:]]+use[[:space:]]' | sed "s|^|${opened_chain:+$opened_chain }|"
     done <"$room/opened.look" | grep -v -x -E '(null|use\.own)' | LC_ALL=C sort -u | choose "$opened_left" >"$room/opened.chosen"
@@ -54,7 +55,6 @@ opened_folders() {
         cut -d'|' -f1 "$room/opened" | grep -q -x -F -e "$opened_folder" || printf '%s|%s\n' "$opened_folder" "$opened_chain" | tee -a "$room/opened" >>"$room/opened.look"
       done <"$room/opened.new"
     done <"$room/opened.chosen"
-    [ -s "$room/opened.look" ] || break
   done
   end_marked
 }

@@ -36,7 +36,7 @@ class Evidence:
     is the short look over ssh before jobs are sent, if ssh was not asked for more. `here` are hosts beside the nodes from
     which jobs inherit: this host if it sends jobs or is a login node, and the site's other login nodes. `sender` is this
     host's name.
-    `as_users` is the answer of one job that was submitted as users do, without an option for exports; `in_job` is what nodes told in
+    `as_users` is the answer of one job that was submitted as users do, without an option for exports; `in_job` is what nodes reported in
     jobs that sshd turned away.
 
     `published` is None if the controller could not read it. `controller` has the probe's facts on this host. `answers`

@@ -261,4 +261,4 @@ inventory_look() {
 }
 
 with_limit "$inventory_seconds" "$0.inventory" inventory_look
-inventory_tell mount sysctl sys daemon limit lib pkg file link dir prog room inodes service account tree <"$0.inventory"
+(inventory_tell mount sysctl sys daemon limit lib pkg file link dir prog room inodes service account tree <"$0.inventory")

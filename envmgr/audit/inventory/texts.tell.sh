@@ -2,7 +2,7 @@
 # inventory_tell KIND…: lines `KIND<TAB>KEY<TAB>VALUE` on stdin as facts; `looked<TAB>KIND` says that a kind was looked at whole, and what of the
 # kinds named was not is `closed`. Sorted, and without the node's own name and the job's number in paths, so that nodes that are alike say the same
 # bytes. A name without a digit is a word that nodes have for other reasons. Programs of the shell's own PATH are not called: a start-up file may have put others there.
-# Kinds that are not among `inventory_whole` are reported by a digest; of all but `inventory_only` nothing is reported. Both may be `all`.
+# It is called in a subshell. Kinds that are not among `inventory_whole` are reported by a digest; of all but `inventory_only` nothing is reported. Both may be `all`.
 : "${named_words?}" "${host_name?}"
 
 inventory_path=/usr/sbin:/usr/bin:/sbin:/bin
@@ -19,7 +19,7 @@ inventory_limit='
 '
 
 # shellcheck disable=SC2016 # awk's
-inventory_tell() (
+inventory_tell() {
   PATH=$inventory_path
   LC_ALL=C
   export LC_ALL host_name
@@ -55,4 +55,4 @@ inventory_tell() (
   [ "$inventory_whole $inventory_only" != "all all" ] || return 0
   cd "$inventory_there" && command sha256sum -- [a-z]* 2>/dev/null |
     command awk -v mark="$mark" '{ print "@" mark "inventory.digest|" $2 "\t" substr($1, 1, 24) }'
-)
+}

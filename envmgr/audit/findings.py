@@ -58,13 +58,6 @@ def as_caused(finding: AuditFinding, **given: Any) -> Caused:
     return Caused(**{each.name: getattr(finding, each.name) for each in fields(finding)} | given)
 
 
-def every_finding(findings: Iterable[Caused]) -> Iterator[AuditFinding]:
-    """Yield each finding, and then its consequences."""
-    for finding in findings:
-        yield finding
-        yield from finding.consequences
-
-
 def joined(findings: Iterable[AuditFinding]) -> Iterator[AuditFinding]:
     """Yield one finding for those that differ only in their place: `bash-login, bash-ssh (root, alice)`."""
     places: dict[AuditFinding, list[str]] = {}

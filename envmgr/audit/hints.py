@@ -24,30 +24,15 @@ class Action:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Hint:
-    """The actions that fix a finding; `text` is how people read them."""
-
-    text: str = ""
-    actions: tuple[Action, ...] = ()
-
-
-def look(text: str) -> Hint:
-    """Return a hint that only people can follow; an empty one for no text."""
-    return Hint(text, (Action("look", text=text),)) if text else Hint()
-
-
-def hint_of(steps: Steps | str, nodes: str) -> Hint:
-    """Return the hint of filled-in steps for `nodes` (folded).
+def actions_of(steps: Steps, nodes: str) -> tuple[Action, ...]:
+    """Return filled-in steps for `nodes` (folded) as data.
 
     A command that values have spoiled is for people: they come from nodes and from users' files.
     """
-    if isinstance(steps, str):
-        return look(steps)
-    if not steps.run or not _is_whole(steps.run):
-        return look(steps.text)
-    step = Action("run", nodes=nodes if steps.at == "node" else "", server=steps.at == "server", command=steps.run)
-    return Hint(steps.text, (step, *look(steps.look).actions))
+    if not _is_whole(steps.run):
+        return (Action("look", text=steps.text),) if steps else ()
+    run = Action("run", nodes=nodes if steps.at == "node" else "", server=steps.at == "server", command=steps.run)
+    return (run, Action("look", text=steps.look)) if steps.look else (run,)
 
 
 def _is_whole(command: str) -> bool:

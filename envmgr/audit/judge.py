@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from envmgr.audit.findings import AuditFinding, Caused, Loose, joined, same_on_nodes
@@ -53,17 +53,15 @@ def rows_of(check: Check, evidence: Evidence) -> list[Loose]:
     return [*rows_of_table(given), *check.judge(given)]
 
 
-def _without_consequences(loose: Iterable[Loose], dead: Collection[str], checks: Mapping[str, Check]) -> list[Loose]:
+def _without_consequences(loose: Iterable[Loose], dead: frozenset[str], checks: Mapping[str, Check]) -> Iterator[Loose]:
     """Drop the consequences on `dead` nodes, where modules cannot work at all, and keep only the cause."""
-    needy = {name for name, check in checks.items() if "modules" in check.wants}
-    found = []
+    needy = {name for name, check in checks.items() if "modules" in check.wants and dead}
     for one in loose:
-        of = one.nodes if dead and one.finding.check in needy else frozenset[str]()
-        if of.isdisjoint(dead):
-            found.append(one)
-        elif one.finding.nodes and (left := of.difference(dead)):
-            found.append(replace(one, finding=replace(one.finding, nodes=fold(left))))
-    return found
+        gone = dead & one.nodes if one.finding.check in needy else dead & {""}
+        if not gone:
+            yield one
+        elif one.finding.nodes and (left := one.nodes - gone):
+            yield replace(one, finding=replace(one.finding, nodes=fold(left)))
 
 
 def _not_here(evidence: Evidence) -> Iterable[AuditFinding]:
@@ -107,21 +105,13 @@ def _not_looked_at(evidence: Evidence, checks: Mapping[str, Check]) -> Iterable[
 
     A stage that did not end is reported once.
     """
+    places: list[tuple[ProbeStage, str, str, Fleet]] = [("node", "", "node", evidence.fleet)]
+    places += [("prefix", "", "prefix", evidence.fleet.sound), ("login", "", "login", evidence.shells)]
+    places += [("context", shell.key, shell.where, shell.fleet) for shell in evidence.each_shell()]
     for name, check in checks.items():
-        for stage in check.probe(evidence.plan):
-            for where, key, fleet in _places(evidence, stage):
-                wanted = f"{key}{looked_key(check.part, stage)}"
-                if silent := fleet.only(lambda facts, wanted=wanted: wanted not in facts).nodes:  # type: ignore[misc]
-                    yield _of_engine("not_looked_at", name, evidence, silent, where=where)
-
-
-def _places(evidence: Evidence, stage: ProbeStage) -> Iterable[tuple[str, str, Fleet]]:
-    """Yield each place where a stage ran to its end: the place, the beginning of its facts, and the answers."""
-    if stage == "context":
-        for shell in evidence.each_shell():
-            key = shell.key
-            ended = shell.fleet.only(lambda facts, key=key: f"{key}end" not in facts)  # type: ignore[misc]
-            yield shell.where, key, ended
-        return
-    fleet = {"node": evidence.fleet, "prefix": evidence.fleet.sound, "login": evidence.shells}[stage]
-    yield stage, "", fleet.only(lambda facts: f"{stage}.end" not in facts and "probe" not in facts)
+        asked = check.probe(evidence.plan)
+        for stage, key, where, fleet in places:
+            told = {f"{key or f'{stage}.'}end", f"{key}{looked_key(check.part, stage)}", "probe"}
+            silent = [node for group in fleet.groups if told.isdisjoint(group.facts) for node in group.nodes]
+            if stage in asked and silent:
+                yield _of_engine("not_looked_at", name, evidence, silent, where=where)

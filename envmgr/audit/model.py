@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 from envmgr.audit.baseline import Baseline
 from envmgr.audit.controller import Controller, SlurmView
 from envmgr.audit.findings import AuditFinding, Loose
-from envmgr.audit.hints import hint_of
+from envmgr.audit.hints import actions_of
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
 from envmgr.audit.table import NO_TABLE, CheckTable, Steps, Words, fill, read_table
 from envmgr.catalog.site import Site
@@ -192,9 +192,10 @@ def worded(
     user = shell.user if shell is not None else evidence.plan.user
     given = {"user": user, "prefix": evidence.site.prefix, "nodes": on, **values}
     place = fill(row.where, given) or (shell.where if shell is not None else "")
-    do = hint_of(hint or row.hint.filled(given), on)
+    steps = Steps(look=hint) if isinstance(hint, str) else hint
+    steps = steps or row.hint.filled(given)
     found, expected = fill(row.found, given), fill(row.expected, given)
-    finding = AuditFinding(check, row.severity, place, found, expected, do.text, on, actions=do.actions)
+    finding = AuditFinding(check, row.severity, place, found, expected, steps.text, on, actions=actions_of(steps, on))
     names = tuple(fill(row.cause, given).split())
     return Loose(finding, names=names) if shell is None else Loose(finding, shell.context.name, shell.account, names)
 

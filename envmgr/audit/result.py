@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from envmgr.audit.findings import AuditFinding, Caused, every_finding
+from envmgr.audit.findings import AuditFinding, Caused
 from envmgr.audit.fit.matrix import MatrixRow
 from envmgr.audit.plan import Unread
 from envmgr.audit.text import finding_lines
@@ -66,7 +66,7 @@ class AuditResult(Result):
     @property
     def every(self) -> tuple[AuditFinding, ...]:
         """Return the findings, each followed by its consequences."""
-        return tuple(every_finding(self.findings))
+        return tuple(each for finding in self.findings for each in (finding, *finding.consequences))
 
     @property
     def exit_code(self) -> int:

@@ -26,14 +26,13 @@ def attribute_cache(facts: Facts, override: float | None) -> float:
     """Return the seconds until this node must see a publish."""
     if override is not None:
         return override
-    options = facts.get("mount.super", "").split(",")
+    options = {
+        name: value for name, _, value in (each.partition("=") for each in facts.get("mount.super", "").split(","))
+    }
     # actimeo sets all four times of the cache, acdirmax only one. Source: nfs(5).
-    for name in ("actimeo", "acdirmax"):
-        for option in options:
-            if match := re.fullmatch(rf"{name}=([0-9.]+)", option):
-                return float(match[1])
-    if "noac" in options:
-        return 0.0
+    seconds = options.get("actimeo") or options.get("acdirmax", "0" if "noac" in options else "")
+    if seconds.isdecimal():
+        return float(seconds)
     kind, source = facts.get("mount.type", ""), facts.get("mount.source", "")
     # Network file systems have a source of the form HOST:PATH.
     return _DEFAULTS.get(kind, _OTHER_NETWORK if ":" in source else 0.0)

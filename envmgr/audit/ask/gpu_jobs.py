@@ -18,10 +18,8 @@ from envmgr.audit.model import Evidence
 from envmgr.nodes.access import gpu_request, jobs_with_gpu
 from envmgr.nodes.envelope import Reply
 from envmgr.probe.model import Facts, Fleet, ProbePart
-from envmgr.probe.shell import GATE_SECONDS, Folding, join_probes
+from envmgr.probe.shell import Folding, join_probes
 from envmgr.system.users import find_account
-
-_LEAST = 2 * GATE_SECONDS  # seconds: with fewer left a job is not worth its start
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,7 @@ def ask_gpu_jobs(evidence: Evidence, parts: Sequence[ProbePart], asker: Asker) -
     nodes = hiding(evidence)
     if not nodes or not any(part.texts for part in parts):
         return None
-    refused = dict(why_no_jobs(evidence, nodes, asker.left))
+    refused = dict(why_no_jobs(evidence, nodes))
     end, folding = time.monotonic() + asker.left / 2, Folding(nodes)
     if asked := [node for node in nodes if node not in refused]:
         jobs = jobs_with_gpu(asked, evidence.site.transport.slurm_options, asker.runner, timeout=asker.left / 2)
@@ -60,16 +58,11 @@ def ask_gpu_jobs(evidence: Evidence, parts: Sequence[ProbePart], asker: Asker) -
     return folding.fleet()
 
 
-def why_no_jobs(evidence: Evidence, nodes: Sequence[str], left: float) -> dict[str, str]:
-    """Return node -> the reason why it must get no such job, as far as it is known before Slurm is asked.
-
-    `left` are seconds until the deadline.
-    """
+def why_no_jobs(evidence: Evidence, nodes: Sequence[str]) -> dict[str, str]:
+    """Return node -> the reason why it must get no such job, as far as it is known before Slurm is asked."""
     user = evidence.plan.user
     if not evidence.site.audit.gpu_jobs:
         return dict.fromkeys(nodes, "`audit.gpu_jobs` is false in site.yaml")
-    if left < _LEAST:
-        return dict.fromkeys(nodes, "the deadline is too near")
     if os.geteuid() == 0 and find_account(user) is None:
         return dict.fromkeys(nodes, f"the user {user} does not exist here")
     jobs = [*evidence.ways.values()][1:]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from envmgr.audit.findings import AuditFinding, Loose
-from envmgr.audit.hints import hint_of
+from envmgr.audit.hints import actions_of
 from envmgr.audit.inventory.alike_rows import ROWS, AlikeRow
 from envmgr.audit.inventory.kinds import KINDS
 from envmgr.audit.inventory.places import Place
@@ -46,11 +46,11 @@ def _said(row: AlikeRow, key: str, value: str, nodes: list[str], shell: AskedShe
     first = re.sub(r" (not writable|a file|\S+)$", "", value)
     given = {"key": key, "value": value, "user": user, "first": first}
     given |= {"first_key": key.partition(" ")[0], "last_key": key.partition(" ")[2]}
-    hint = hint_of(row.hint.filled(given), fold(nodes))
+    hint = row.hint.filled(given)
     place = shell.where if shell else key
     says = fill(row.says, given)
     finding = AuditFinding(
-        "inventory", row.severity, place, says, hint=hint.text, nodes=fold(nodes), actions=hint.actions
+        "inventory", row.severity, place, says, hint=hint.text, nodes=fold(nodes), actions=actions_of(hint, fold(nodes))
     )
     names = tuple((row.trace or KINDS[row.kind].sets(key)).split())
     return Loose(finding, shell.context.name, shell.account, names) if shell else Loose(finding, names=names)

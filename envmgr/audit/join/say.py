@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from envmgr.audit.findings import AuditFinding, Caused, as_caused, joined
-from envmgr.audit.hints import Hint, hint_of, look
+from envmgr.audit.hints import actions_of
 from envmgr.audit.inventory.kinds import KINDS
 from envmgr.audit.like_nodes import as_on
 from envmgr.audit.table import Steps, short
@@ -45,13 +45,11 @@ def caused(cause: Cause, view: View) -> Caused:
     place = cause.root.name if cause.root.name.startswith("/") else ""
     if not cause.differences:
         head, *rest = joined(harms)
-        hint = (
-            look(f"{place} does it: take that line away, unless it is intended")
-            if place
-            else Hint(head.hint, head.actions)
-        )
         nodes = fold(cause.nodes & {*expand(head.nodes)}) or head.nodes  # others have another cause of it
-        found = replace(head, hint=hint.text, nodes=nodes, actions=hint.actions)
+        found = replace(head, nodes=nodes)
+        if place:
+            line = Steps(look=f"{place} does it: take that line away, unless it is intended")
+            found = replace(found, hint=line.text, actions=actions_of(line, nodes))
         return as_caused(found, cause=place, consequences=tuple(rest))
     what = max(cause.differences, key=lambda of: (of.path == cause.root.file, KINDS[of.kind].depth))
     hint = _hint(what, view)
@@ -64,7 +62,7 @@ def caused(cause: Cause, view: View) -> Caused:
         hint.text,
         fold(cause.nodes) if what.known else "",
         between="" if what.known else fold([*what.nodes, *what.others]),
-        actions=hint.actions,
+        actions=actions_of(hint, fold(what.nodes)),
     )
     return as_caused(finding, cause=cause.root.name, consequences=tuple(joined(harms)))
 
@@ -95,21 +93,23 @@ def _sentence(cause: Cause, what: Difference) -> str:
     return f"{text} (and {counted(more, 'differences')} that come with it)" if more else text
 
 
-def _hint(what: Difference, view: View) -> Hint:
+def _hint(what: Difference, view: View) -> Steps:
     node, good = what.nodes[0], (what.others or ("",))[0]
     if not what.known:
-        return look("make them alike; `--reference NODE` says which node is right")
+        return Steps(look="make them alike; `--reference NODE` says which node is right")
     if steps := _told(what)[2]:
-        return hint_of(steps, fold(what.nodes))
+        return steps
     if what.right is None:
-        return look("take it away, or give it to all")
+        return Steps(look="take it away, or give it to all")
     if what.kind != "file" or what.value is None:
-        return look(f"make it as on {good}")
+        return Steps(look=f"make it as on {good}")
     lines = view.lines.get((node, what.path), ())
     shown = "; ".join(f"`{short(line.strip(), 80)}`" for line in lines[:_SHOWN])
     more = f" and {counted(len(lines) - _SHOWN, 'lines')} more" if len(lines) > _SHOWN else ""
     differs = f"; what differs: {shown}{more}" if shown else ""
-    return look(f"make it as on {good}{differs}; `ssh {node} cat {what.key} | diff {what.key} -` on {good} shows it")
+    return Steps(
+        look=f"make it as on {good}{differs}; `ssh {node} cat {what.key} | diff {what.key} -` on {good} shows it"
+    )
 
 
 def _folded(causes: Iterable[Cause]) -> Iterator[Cause]:

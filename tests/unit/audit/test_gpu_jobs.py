@@ -157,7 +157,7 @@ def test_no_job_goes_where_one_could_hang_or_has_had_no_answer() -> None:
     lost = jobs({}, {"lost": busy, "hung": "no job was sent: its prefix does not answer, …"})
     given = replace(given, ways={**given.ways, "slurm": lost})
     stuck = "its prefix does not answer, and a job stuck on it would drain the node"
-    assert why_no_jobs(given, tuple(answers), 600) == {
+    assert why_no_jobs(given, tuple(answers)) == {
         "hung": stuck,
         "late": stuck,
         "other": "/data does not answer, and a job stuck on it would drain the node",
@@ -165,16 +165,15 @@ def test_no_job_goes_where_one_could_hang_or_has_had_no_answer() -> None:
     }
 
 
-def test_no_job_is_sent_near_the_deadline_or_where_the_site_wants_none() -> None:
+def test_no_job_is_sent_where_the_site_wants_none() -> None:
     given = known_user(evidence({"c1": HIDES}))
-    assert why_no_jobs(given, ("c1",), 600) == {}
-    assert why_no_jobs(given, ("c1",), 3) == {"c1": "the deadline is too near"}
+    assert why_no_jobs(given, ("c1",)) == {}
     forbidden = evidence({"c1": HIDES}, settings={"audit": {"gpu_jobs": False}})
-    assert why_no_jobs(forbidden, ("c1",), 600) == {"c1": "`audit.gpu_jobs` is false in site.yaml"}
+    assert why_no_jobs(forbidden, ("c1",)) == {"c1": "`audit.gpu_jobs` is false in site.yaml"}
 
 
 def test_jobs_need_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     given = evidence({"c1": HIDES})
     given = replace(given, plan=replace(given.plan, user="nobody-has-this"))
-    assert why_no_jobs(given, ("c1",), 600) == {"c1": "the user nobody-has-this does not exist here"}
+    assert why_no_jobs(given, ("c1",)) == {"c1": "the user nobody-has-this does not exist here"}

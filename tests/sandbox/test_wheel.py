@@ -181,7 +181,7 @@ def test_wheel_holds_the_shell_and_lua_files_of_modules_byte_for_byte(installed:
     assert {
         "audit/checks/mount.prefix.sh",
         "audit/checks/mount.yaml",
-        "audit/shell/shared_shell.lmod_config.lua",
+        "modules/lmod.parse.lua",
         "steps/shell_init.csh",
     } <= texts
     for name in texts:

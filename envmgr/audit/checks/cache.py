@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from envmgr.audit.model import Check, ProbeTexts
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.shell.shared_shell import shared
 from envmgr.system.shelltext import script_text
 
 
 def probe(plan: AuditPlan) -> ProbeTexts:
-    return {"login": shared("lmod_config") + script_text(__file__, "login.sh")} if plan.number or plan.alone else {}
+    return {"login": script_text(__file__, "login.sh")} if plan.number or plan.alone else {}
 
 
 CHECK = Check(probe=probe, wants=frozenset({"modules"}))

@@ -7,37 +7,30 @@ said=
 tool=
 case $(command -v module 2>/dev/null) in
   module) said=$(type module 2>/dev/null) ;; # no program of that name
-  "alias module="*)
-    said=alias:LMOD_CMD${LMOD_CMD-none}
-    ;;
+  "alias module="*) said=alias:LMOD_CMD${LMOD_CMD-none} ;;
 esac
 # Where a function of bash was defined.
 # shellcheck disable=SC3044 # bash's
 case ${BASH_VERSION:+bash}:$said in bash:*function*) put module_from "$(shopt -s extdebug && declare -F module)" ;; esac
+contexts_is="another program's"
 case $said in
-  alias:LMOD_CMDnone) put module no ;;
-  *LMOD_CMD*) put module yes ;;
+  alias:LMOD_CMDnone) contexts_is=no ;;
+  *LMOD_CMD*) contexts_is=yes ;;
   *function*)
     case ${LMOD_CMD:+lmod:}$(module --version 2>&1) in
-      *"Modules based on Lua"*) put module yes ;;
-      lmod:*Release* | lmod:*VERSION=*) put module "another program's" ;;
-      lmod:*) put module yes ;; # which does not answer: what it says reports that
-      *Release* | *VERSION=*)
-        put module "another program's"
-        tool="Environment Modules"
-        ;;
-      *) put module "another program's" ;;
+      *"Modules based on Lua"*) contexts_is=yes ;;
+      lmod:*Release* | lmod:*VERSION=*) ;;
+      lmod:*) contexts_is=yes ;; # which does not answer: what it says reports that
+      *Release* | *VERSION=*) tool="Environment Modules" ;;
     esac ;;
   *)
     case ${ENVMGR_ALIAS-} in
-      '') put module no ;;
-      modules)
-        put module "another program's"
-        tool="Environment Modules"
-        ;;
-      *) put module yes ;;
+      '') contexts_is=no ;;
+      modules) tool="Environment Modules" ;;
+      *) contexts_is=yes ;;
     esac ;;
 esac
+put module "$contexts_is"
 put tool "$tool"
 if [ -n "$first" ] && [ -z "${ENVMGR_ALIAS-}" ] && [ -n "$said" ]; then
   # Our hook in Lmod tells for the check saved-collections what it knows: each Lmod is a tenth of this shell's work.

@@ -47,4 +47,3 @@ while [ -n "$loader" ] && [ $# -gt 0 ] && [ "$(date +%s)" -lt "$end" ]; do
   fi
   shift 2
 done
-[ "$(date +%s)" -lt "$end" ] || echo "@libraries.end=no end"

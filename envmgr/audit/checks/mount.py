@@ -12,7 +12,6 @@ an answer never ends. What shells lack on such a node is not reported separately
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from functools import partial
 from statistics import median
 
@@ -36,16 +35,10 @@ def probe(plan: AuditPlan) -> ProbeTexts:
     return {"node": script_text(__file__, "node.sh"), **of_prefix}
 
 
-@dataclass(frozen=True, slots=True)
-class Writable:
-    """The nodes of `mount.writable` in site.yaml."""
-
-    nodes: frozenset[str]
-
-
-def ask_controller(controller: Controller, evidence: Evidence) -> Writable | None:
+def ask_controller(controller: Controller, evidence: Evidence) -> frozenset[str] | None:
+    """Return the nodes of `mount.writable` in site.yaml."""
     writable = evidence.site.mount.writable
-    return None if writable is None else Writable(frozenset(controller.nodes(writable)))
+    return None if writable is None else frozenset(controller.nodes(writable))
 
 
 def _without_prefix(evidence: Evidence) -> frozenset[str]:
@@ -64,11 +57,14 @@ def judge(evidence: Evidence) -> Rows:
     yield from looked_at(_hung, fleet, evidence)
     if evidence.alone:
         return
-    server = (evidence.site.mount.source or "").partition(":")[0].partition(".")[0]
+    right = evidence.site.mount.source or ""
+    server = right.partition(":")[0].partition(".")[0]
     servers = frozenset(node for node in fleet.nodes if node.partition(".")[0] == server)
     yield from looked_at(partial(_mounted, servers), fleet, evidence, apart=servers)
-    asked = evidence.answer(Writable)
-    yield from looked_at(partial(_options, asked), fleet.sound, evidence, apart=asked.nodes if asked else ())
+    asked: frozenset[str] | None = evidence.answer(frozenset)
+    # No other place is told to be mounted otherwise: a local folder in the place of the prefix lies on the node's root.
+    served = fleet.sound.only(lambda facts: _source(facts) == right if right else ":" in _source(facts))
+    yield from looked_at(partial(_options, asked), served, evidence, apart=asked or ())
     yield from _slow(evidence, fleet.sound)
 
 
@@ -111,14 +107,14 @@ def _mounted(servers: Collection[str], look: Look) -> Iterator[Said]:
         yield say("unusable", gate=gate)
 
 
-def _options(asked: Writable | None, look: Look) -> Iterator[Said]:
+def _options(asked: frozenset[str] | None, look: Look) -> Iterator[Said]:
     """Yield options by which programs do not start, or that `mount.writable` does not want."""
-    if point := look.get("mount.point"):
-        if "noexec" in look.get("mount.options").split(","):
-            yield say("noexec", point=point)
-        other = "ro" if "ro" in _all_options(look.facts) else "rw"
-        if asked is not None and (wanted := "rw" if look.nodes[0] in asked.nodes else "ro") != other:
-            yield say("mode", wanted=wanted, other=other, point=point)
+    point, wanted = look.get("mount.point"), "rw" if asked and look.nodes[0] in asked else "ro"
+    if "noexec" in look.get("mount.options").split(","):
+        yield say("noexec", point=point)
+    other = "ro" if "ro" in _all_options(look.facts) else "rw"
+    if asked is not None and wanted != other:
+        yield say("mode", wanted=wanted, other=other, point=point)
 
 
 def _slow(evidence: Evidence, fleet: Fleet) -> Rows:

@@ -49,9 +49,8 @@ def _missing(evidence: Evidence) -> Rows:
             why = _why(reply, slurm, names) + (f"; slurmd's log: {log}" if log else "")
             by_reason.setdefault(why, []).append(reply.node)
         for found, nodes in by_reason.items():
-            up = all(_takes_jobs(slurm, names.get(node, "")) for node in nodes)
             jobs = fold(names.get(node, node) for node in nodes)
-            hint = hint_by(evidence.table.words, f"{way}{' up' if up else ''}: {found}", nodes=jobs, node=nodes[0])
+            hint = hint_by(evidence.table.words, f"{way}: {found}", nodes=jobs, node=nodes[0])
             told_elsewhere = "no job was sent: " in found or _by_variables(way, found, evidence)
             severity: Severity = "note" if told_elsewhere or found.startswith(_NO_FAULT) else "error"
             yield evidence.say("missing", nodes, severity=severity, way=_NAMES.get(way, way), found=found, hint=hint)
@@ -64,7 +63,6 @@ def _by_variables(way: str, found: str, evidence: Evidence) -> bool:
     return any(any(refused_by(found, facts)) for facts in told)
 
 
-_TAKES_JOBS = frozenset({"idle", "mixed", "mix", "allocated", "alloc", "completing", "comp"})
 _NO_FAULT = ("busy: ", "asleep: ")  # reasons that begin so are no fault of the node
 
 
@@ -77,11 +75,6 @@ def _why(reply: Reply, slurm: SlurmView, names: Mapping[str, str]) -> str:
         return re.sub(r" \((Resources|Priority|ReqNodeNotAvail, UnavailableNodes:.*?)\)", "", reply.reason)
     reason = re.sub(r"(\bfor )?\bStepId=[0-9.]+ ?", "", reply.reason)  # the number differs on every node
     return f"{reply.status}: {reason}"
-
-
-def _takes_jobs(slurm: SlurmView, name: str) -> bool:
-    """Return True if Slurm has nothing against the node: to resume it would change nothing."""
-    return slurm.states.get(name, ("",))[0].lower().rstrip("-+") in _TAKES_JOBS
 
 
 def _ended(way: str, look: Look) -> Iterator[Said]:

@@ -52,8 +52,7 @@ if [ -n "${module_cmd?}" ]; then
   with_limit 10 "$room/site" env LMOD_RC="${LMOD_RC-}" LMOD_SHORT_TIME=86400 ENVMGR_USAGE=no MODULEPATH="${site_modules_path%:}" /bin/sh -c '
     if [ -n "${LMOD_CMD-}" ]; then "$LMOD_CMD" bash --no_redirect --terse avail; else "$MODULES_CMD" bash avail -t; fi'
   [ $? != 124 ] || put site_modules.unlisted yes
-  plain <"$room/site.err" | sed 's/([A-Z:a-z]*)$//' | grep -v -e '^/.*:$' -e '/$' -e '^$' >"$room/listed"
-  grep -x -E '[A-Za-z0-9_+.@:,~%-][A-Za-z0-9_+./@:,~%-]*' "$room/listed" |
+  plain <"$room/site.err" | sed 's/([A-Z:a-z]*)$//' | grep -v -e '^/.*:$' -e '/$' | grep -x -E '[A-Za-z0-9_+.@:,~%-][A-Za-z0-9_+./@:,~%-]*' |
     grep -v -E '(^|/)(lmod|settarg)(/|$)|^(dot|module-git|module-info|modules|null|use\.own)$' | LC_ALL=C sort -u >"$room/names"
   opened_folders
   while IFS='|' read -r site_modules_folder site_modules_chain; do
@@ -69,38 +68,27 @@ if [ -n "${module_cmd?}" ]; then
       fi
     done
   } | LC_ALL=C sort -u >"$room/chosen"
-  site_modules_hung=
+  site_modules_hung=0
   site_modules_until=$(($(date +%s) + site_modules_seconds))
   while read -r site_modules_name; do
-    [ "$(date +%s)" -lt "$site_modules_until" ] || {
+    if [ "$(date +%s)" -ge "$site_modules_until" ] || [ "$site_modules_hung" = 2 ]; then # what hangs now may hang for each
       put site_modules.cut yes
       break
-    }
+    fi
     if with_limit 10 "$room/after" effect "$module_cmd" "${site_modules_path%:}" "${LMOD_RC-}" "$site_modules_name"; then
       put "site_modules.loads.$site_modules_name" yes
       cut -c1-1000 "$room/after" | head -n 60 | lines "site_modules.sets.$site_modules_name"
       with_limit 20 "$room/look" site_modules_look
-      site_modules_status=$?
-      cat "$room/look"
-      if [ "$site_modules_status" = 124 ]; then
+      [ $? != 124 ] || {
         put "site_modules.hung.$site_modules_name" yes
-        if [ -n "$site_modules_hung" ]; then
-          put site_modules.cut yes
-          break
-        fi
-        site_modules_hung=$site_modules_name
-      fi
+        site_modules_hung=$((site_modules_hung + 1))
+      }
+      cat "$room/look"
+    elif [ $? = 124 ]; then
+      end_marked
+      put "site_modules.failed.$site_modules_name" "no end in 10 s"
+      site_modules_hung=$((site_modules_hung + 1))
     else
-      if [ "$?" = 124 ]; then
-        end_marked
-        put "site_modules.failed.$site_modules_name" "no end in 10 s"
-        if [ -n "$site_modules_hung" ]; then # what hangs now may hang for each
-          put site_modules.cut yes
-          break
-        fi
-        site_modules_hung=$site_modules_name
-        continue
-      fi
       # In this very shell, with what its start-up files have set.
       # shellcheck disable=SC2086 # names
       if with_limit 10 "$room/again" env MODULEPATH="${site_modules_path%:}" LMOD_RC="${LMOD_RC-}" "$module_cmd" sh load $site_modules_name &&

@@ -16,12 +16,7 @@ _SECONDS = 20.0  # for one entry; the prefix may begin to hang
 
 def shared(*names: str) -> str:
     """Return the shell functions of the files `shared_shell.NAME.sh`, whose heads say what they define and need."""
-    texts = []
-    for name in names:
-        if name == "lmod_config":
-            texts.append(assign(lmod_reader=script_text(__file__, "lmod_config.lua")))
-        texts.append(script_text(__file__, f"{name}.sh"))
-    return "".join(texts)
+    return "".join(script_text(__file__, f"{name}.sh") for name in names)
 
 
 def changed_lines(text: str, reference: str) -> str:

@@ -70,31 +70,12 @@ def _audit(users: Users) -> None:
     scene.cluster.sh("c1", f"rm {ours}/*.lua", check=True)
     scene.cluster.write("c2", "/etc/profile.d/zz-site.sh", "export LMOD_PACKAGE_PATH=/site/lmod\n")
     scene.cluster.sh("c3", f"echo '-- of another release' >>{ours}/restore.lua", check=True)
-    found = [
-        f for f in scene.findings("--via", "ssh", "--check", "saved-collections", code=1) if f[1] == "saved-collections"
-    ]
+    checks = ("--check", "saved-collections", "--check", "node-setup")
+    found = [(f[0], f[2], f[4]) for f in scene.findings("--via", "ssh", *checks, code=1)]
     assert sorted(found) == [
-        (
-            "warning",
-            "saved-collections",
-            "c1",
-            "bash-login, bash-ssh, csh (root, alice); bash-interactive (alice)",
-            "envmgr's hook is not installed",
-        ),
-        (
-            "warning",
-            "saved-collections",
-            "c2",
-            "bash-login (root, alice)",
-            "Lmod does not load envmgr's hook: LMOD_PACKAGE_PATH is /site/lmod",
-        ),
-        (
-            "warning",
-            "saved-collections",
-            "c3",
-            "bash-login, bash-ssh, csh (root, alice); bash-interactive (alice)",
-            "envmgr's hook is of another envmgr than this one",
-        ),
+        ("error", "c1", "not there"),
+        ("error", "c3", "is not as node-setup writes it"),
+        ("warning", "c2", "Lmod does not load envmgr's hook: LMOD_PACKAGE_PATH is /site/lmod"),
     ]
     scene.cluster.exec("c2", ["rm", "/etc/profile.d/zz-site.sh"], check=True)
     scene.set_up("c[1,3]")

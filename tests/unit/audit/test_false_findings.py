@@ -217,8 +217,6 @@ def test_node_that_slurm_sends_jobs_to_is_not_to_be_resumed() -> None:
     assert line.endswith(
         "is another finding of c2 the cause? if not, read the last lines of slurmd's log there (SlurmdLogFile in slurm.conf)"
     )
-    (line,) = told(nodes, without_jobs(ended, "drained"))
-    assert line.endswith("`scontrol update nodename=c2 state=resume` once it is well")
 
 
 def test_slurmds_own_words_tell_why_a_job_ended() -> None:

@@ -231,18 +231,6 @@ def test_libraries_of_the_toolkit_are_no_part_of_the_driver(library: str) -> Non
     assert missing_libraries("t/1", looked(f"{library} bin/x")) == {library: "bin/x"}
 
 
-def test_ldd_that_did_not_end_is_a_note() -> None:
-    """Of a sample, what fits into the time is enough."""
-    answers = {"c1": NODE | {"libraries.end": "no end"}}
-    assert told(libraries, evidence(answers)) == []
-    assert told(libraries, evidence(answers, settings={"audit": {"ldd": "full"}})) == [
-        (
-            "note c1: ldd: not done in 21 s | every chosen file looked at | "
-            "a longer --node-timeout, fewer --modules, or `audit.ldd: sample`"
-        )
-    ]
-
-
 def test_ldd_can_be_switched_off() -> None:
     plan = audit_plan(site(audit={"ldd": "none"}), samples=("t/1",), roots={"t/1": "/x"})
     assert libraries.probe(plan) == {}

@@ -65,8 +65,14 @@ def test_modes_are_judged_by_the_nodes_that_may_write() -> None:
 
     def judged(writable: str) -> list[str]:
         settings = {"mount": {"source": "fs1:/sw", "locks": "local", "writable": writable}}
-        asked = {"mount": mount.Writable(frozenset({writable}))}
+        asked = {"mount": frozenset({writable})}
         return [line.partition(" | ")[0] for line in told(mount, evidence(nodes, settings=settings, asked_here=asked))]
 
     assert judged("c2") == []
-    assert judged("c1") == ["error c1: /sw: mounted ro"]
+    assert sorted(judged("c1")) == ["error c1: /sw: mounted ro", "error c2: /sw: mounted rw"]
+
+
+def test_nobody_is_told_to_mount_the_root_otherwise() -> None:
+    """Where the prefix is not mounted, a folder on the node's own disk is in its place."""
+    nodes = {"c1": NODE | {"mount.source": "/dev/vda", "mount.type": "ext4", "mount.point": "/"}}
+    assert told(mount, evidence(nodes, asked_here={"mount": frozenset({"c2"})})) == []

@@ -213,8 +213,12 @@ def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], sender: str
     states: list[tuple[Harm, Root]] = []
     told_by: dict[str, list[tuple[str, Root]]] = {}
     explained = [(harm, _explanation(harm, of_node)) for harm in (_sent(of, of_node, sender) for of in harms)]
+    broken = [(of.node, of.finding, own) for of, own in explained if of.finding.check == "loading"]
     for harm, own in sorted(explained, key=lambda of: of[0].stage):
         root = own or next((of for state, of in states if _leads(state, harm)), None)
+        for node, entry, of_entry in broken if root is None else ():
+            if node == harm.node and entry.where in harm.finding.found:
+                root = of_entry or Root(entry.found)
         # In other shells: the same, and what names nothing and begins so.
         same = (harm.node, harm.finding.check, harm.finding.found)
         alike = (*same[:2], same[2].partition(": ")[0])

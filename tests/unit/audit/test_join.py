@@ -269,6 +269,12 @@ def test_known_harm_of_a_login_node_is_one_though_others_may_differ_from_it() ->
     assert told.startswith("error x1: account alice ends: ")
 
 
+def test_module_that_does_not_load_is_why_shells_do_not_load_it() -> None:
+    shells = (harm(f"`module load hello/1.0` ends: {how}") for how in ("Lmod says no", "no such file"))
+    (told,) = judged({}, *shells, later=(harm("hello/1.0 cannot be loaded: no", check="loading", where="hello/1.0"),))
+    assert told.count(" > ") == 2
+
+
 def test_many_differences_of_a_shell_that_nothing_explains_are_one_and_those_of_its_account() -> None:
     odd = {f"{LOGIN}inventory.env": "\n".join(rf"{name}\t1" for name in "ABCDE")}
     usual = {f"{LOGIN}inventory.env": "", "inventory.account": r"alice ends\tnever"}

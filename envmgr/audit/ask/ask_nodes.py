@@ -75,13 +75,16 @@ class Asker:
     def _ask(self, nodes: Sequence[str], script: str, folding: Folding, label: str) -> None:
         from envmgr.nodes.fanout import ask_nodes
 
-        if not nodes:
+        far = [node for node in nodes if node != self.here]
+        if not far:
+            for _ in nodes:
+                folding(self._ask_here(script))
             return
         with self.reporter.stage(label, total=len(nodes), unit="nodes") as stage, ThreadPoolExecutor(1) as pool:
             take = folding.counting(stage.update)
-            local = [pool.submit(self._ask_here, script) for node in nodes if node == self.here]
+            local = [pool.submit(self._ask_here, script) for _ in range(len(nodes) - len(far))]
             ask_nodes(
-                [node for node in nodes if node != self.here],
+                far,
                 script,
                 site=self.site,
                 via="ssh",

@@ -95,7 +95,7 @@ def _healthy(install: ExpectedInstall, fleet: Fleet, evidence: Evidence) -> Flee
 def _install(install: ExpectedInstall, evidence: Evidence) -> Rows:
     """Yield faults of an install that keep the user from what was published."""
     fleet = evidence.fleet.sound
-    entry, file = install.entry, install.file or install.root
+    entry, file = install.entry, f"{install.root}/{install.file}".rstrip("/")
     for reason, nodes in fleet.by(lambda facts: bad_installs(facts).get(entry) or None).items():
         having = (group.facts for group in fleet.groups if bad_installs(group.facts).get(entry) == reason)
         stopped = next(filter(None, (facts.get(f"software.stopped.{entry}", "") for facts in having)), "")

@@ -91,6 +91,7 @@ $inventory_file
         last = substr($2, index($2, " ") - 1, 1)
         shut = (above in is_shut) || $4 ~ /^\/root\//
       }
+      $4 == "/etc/envmgr" { next }
       $1 == "d" { if (shut || last % 2 == 0) is_shut[$4]; print "dir\t" $4 "\t" $2; next }
       $1 == "l" { print "link\t" $4 "\t-> " $5; next }
       $4 ~ /^\/etc\/(mtab|adjtime|\.pwd\.lock|\.updated|hostid|g?shadow)$|-$|\.cache$|\.swp$/ { next }

@@ -218,7 +218,7 @@ def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], sender: str
         root = own or next((of for state, of in states if _leads(state, harm)), None)
         for node, entry, of_entry in broken if root is None else ():
             if node == harm.node and entry.where in harm.finding.found:
-                root = of_entry or Root(entry.found)
+                root = of_entry or Root(f"said: {entry.found}")
         # In other shells: the same, and what names nothing and begins so.
         same = (harm.node, harm.finding.check, harm.finding.found)
         alike = (*same[:2], same[2].partition(": ")[0])
@@ -228,7 +228,7 @@ def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], sender: str
         elif not harm.paths and not harm.names:
             root = known.get(alike)
         repeated = (of for said, of in told_by.get(harm.node, ()) if harm.finding.found.endswith(f": {said}"))
-        found = next(repeated, None) or root or known.get(same) or Root(harm.finding.found)
+        found = next(repeated, None) or root or known.get(same) or Root(f"said: {harm.finding.found}")
         if harm.context is not None and harm.breaks:
             shell = (harm.node, harm.context.name, harm.account, harm.alike)
             stage, before = first.setdefault(shell, (harm.stage, found))

@@ -116,7 +116,7 @@ HELLO = ExpectedInstall("h/1", "/sw/store/h", "bin/run", "bin/run")
 def test_install_that_one_node_lacks() -> None:
     bad = MACHINE | {"software.bad.h/1": "bin/run: No such file or directory"}
     given = of_installs({"c1": MACHINE, "c2": bad, "c3": bad}, HELLO)
-    found = "error c[2-3]: h/1: bin/run: No such file or directory | bin/run, as alice"
+    found = "error c[2-3]: h/1: bin/run: No such file or directory | /sw/store/h/bin/run, as alice"
     assert [line.rpartition(" | ")[0] for line in told(software, given)] == [found]
     assert table_of(given, software) == (
         MatrixRow("h/1", "c[2-3]", fit=False, reasons=("bin/run: No such file or directory",)),
@@ -132,7 +132,7 @@ def test_place_that_keeps_the_user_out_is_told_alone_with_what_opens_it() -> Non
         facts = sick | {"software.stopped.h/1": f"{mode} rsw:rsw {place}"}
         return told(software, of_installs({"c1": facts, "c2": facts}, HELLO, samples=("h/1",), settings=settings))
 
-    found = "error c[1-2]: h/1: alice cannot enter or read /sw/store/h/bin (mode {}, rsw:rsw) | bin/run, as alice | on the server: "
+    found = "error c[1-2]: h/1: alice cannot enter or read /sw/store/h/bin (mode {}, rsw:rsw) | /sw/store/h/bin/run, as alice | on the server: "
     assert lines("750") == [f"{found.format('750')}`chmod a+rX {place}`"]
     assert lines("750", {"build_user": "rsw"}) == [f"{found.format('750')}`runuser -u rsw -- chmod a+rX {place}`"]
     assert lines("755") == [f"{found.format('755')}`getfacl {place}`: an ACL, or another rule of its server?"]

@@ -117,7 +117,7 @@ look_paths() { # PATH ...
       look_at=$look_to
     done
   done
-  sort -u "$0.ways" | tr '\n' '\0' | xargs -0 -r sh -c 'find "$@" -maxdepth 0 -printf "%p\t" \( -type d -printf "dir %m %u:%g\n" -o -type l -printf "link -> %l\n" -o -printf "prog %m %u:%g\n" \)' sh 2>/dev/null | lines second_look.ways
+  sort -u "$0.ways" | tr '\n' '\0' | xargs -0 -r sh -c 'find "$@" -maxdepth 0 -printf "%p\t" \( -type d -printf "dir %m %u:%g\n" -o -type l -printf "link -> %l\n" -o -path "/etc/*" -printf "file %m %u:%g\n" -o -printf "prog %m %u:%g\n" \)' sh 2>/dev/null | lines second_look.ways
 }
 
 # All that lies in folders, as look_paths tells it, and with sizes: see inventory_trees.

@@ -23,7 +23,7 @@ def with_what_is_there(found: Sequence[Difference], wanted: Wanted, seen: Seen) 
 def _seen_there(found: Sequence[Difference], wanted: Wanted, seen: Seen) -> Iterator[Difference]:
     """Yield what differs there, and no inventory has.
 
-    A path that nodes only came to by links is compared where it is.
+    A path that nodes only came to by links is compared where it is. Where every node is odd nobody knows what is right.
     """
     seen_ways = {node: dict(seen.pairs(node, "ways")) for node in (*wanted.normal, *wanted.nodes) if node in seen.facts}
     trees = [of for of in found if of.kind == "tree"]
@@ -34,7 +34,7 @@ def _seen_there(found: Sequence[Difference], wanted: Wanted, seen: Seen) -> Iter
         for node, value in values.items():
             tree = next((of for of in trees if node in of.nodes and path.startswith(f"{of.key}/")), None)
             right = next((values[other] for other in tree.others if other in values), usual) if tree else usual
-            if value != right and (tree or path in named or None not in (value, right)):
+            if value != right and (tree or (wanted.normal and (path in named or None not in (value, right)))):
                 kind, other = (value or right or "").split(" ")[0], (tree.others if tree else wanted.normal[:1])
                 nodes, known, apart = (tree.nodes, tree.known, tree.apart) if tree else ((node,), True, False)
                 yield Difference(kind, path, "", _value(value), _value(right), nodes, other, known, apart)

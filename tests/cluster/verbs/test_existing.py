@@ -87,7 +87,7 @@ def test_tree_that_a_node_or_its_users_do_not_have_is_told(lab: Audited) -> None
     cluster, folder = lab.cluster, TREE / FOLDER
     cluster.sh("c2", f"mount -t tmpfs none {TREE}", check=True)
     try:
-        assert found(lab) == [("error", "outside", "c2", f"{folder}: No such file or directory")]
+        assert found(lab) == [("error", "software", "c2", f"{folder}: No such file or directory")]
         refused = cluster.exec("c2", ["bash", "-lc", f"module load {ENTRY}"], user="alice")
         assert f"{ENTRY} is in {folder}, which is not on this machine" in " ".join(refused.stderr.split())
     finally:

@@ -401,3 +401,26 @@ def test_what_two_nodes_lack_is_compared_with_a_node_that_lacks_nothing() -> Non
         "error c3: /srv/x: /srv/x is 700 root:root"
     ]
     assert [text.partition(": ")[0] for text in told] == ["error c3", "error c2"]
+
+
+def test_file_of_node_setup_is_written_by_it_whatever_was_asked() -> None:
+    told = judged(
+        {},
+        harm("cannot read /etc/envmgr/node/x.lua"),
+        seen={"c1": {"second_look.ways": r"/etc/envmgr/node/x.lua\tfile 644 root:root"}, "c2": {}},
+    )
+    assert told == [
+        "error c2: /etc/envmgr/node/x.lua: /etc/envmgr/node/x.lua is not as node-setup writes it | "
+        "`envmgr node-setup --apply --nodes c2` > cannot read /etc/envmgr/node/x.lua"
+    ]
+
+
+def test_where_every_node_is_odd_what_is_there_is_not_compared() -> None:
+    told = judged(
+        {},
+        *(harm(f"{node} cannot read /srv/x", node) for node in NODES),
+        seen={node: {"second_look.ways": r"/srv/x\tprog 644 root:root"} for node in NODES[1:]},
+    )
+    assert [text.partition(" | ")[0] for text in told] == [
+        f"error {node}: bash-login (alice): {node} cannot read /srv/x" for node in NODES
+    ]

@@ -152,11 +152,16 @@ def test_path_tells_where_it_leads_and_the_modes_on_its_way(node: OwnNode) -> No
     (node.root / "opt/way").symlink_to("dir")
     (node.root / "opt/bin/prog").symlink_to("../way/prog")
     (node.root / "opt/round").symlink_to("round")
-    paths = ("/opt/bin/prog", "/opt/dir/closed", "/opt/round", "/opt/absent/prog")
+    node.write({"etc/envmgr/node/x.lua": "\n"})
+    paths = ("/opt/bin/prog", "/opt/dir/closed", "/opt/round", "/opt/absent/prog", "/etc/envmgr/node/x.lua")
     seen = look(node, Wanted(("c1",), paths=paths))
-    leads = [{"/opt/way/prog", "/opt/dir/prog", "/opt/bin/run"}, set(), {"/opt/round"}, set()]
+    leads = [{"/opt/way/prog", "/opt/dir/prog", "/opt/bin/run"}, set(), {"/opt/round"}, set(), set()]
     assert [seen.leads(path) for path in paths] == leads
     assert {path: " ".join(told.split(" ")[:2]) for path, told in seen.pairs("c1", "ways")} == {
+        "/etc": "dir 755",
+        "/etc/envmgr": "dir 755",
+        "/etc/envmgr/node": "dir 755",
+        "/etc/envmgr/node/x.lua": "file 644",
         "/opt": "dir 755",
         "/opt/bin": "dir 755",
         "/opt/bin/prog": "link ->",

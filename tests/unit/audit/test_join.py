@@ -410,8 +410,10 @@ def test_file_of_node_setup_is_written_by_it_whatever_was_asked() -> None:
         seen={"c1": {"second_look.ways": r"/etc/envmgr/node/x.lua\tfile 644 root:root"}, "c2": {}},
     )
     assert told == [
-        "error c2: /etc/envmgr/node/x.lua: /etc/envmgr/node/x.lua is not as node-setup writes it | "
-        "`envmgr node-setup --apply --nodes c2` > cannot read /etc/envmgr/node/x.lua"
+        (
+            "error c2: /etc/envmgr/node/x.lua: /etc/envmgr/node/x.lua is not as node-setup writes it | "
+            "`envmgr node-setup --apply --nodes c2` > cannot read /etc/envmgr/node/x.lua"
+        )
     ]
 
 

@@ -62,7 +62,7 @@ def judge(evidence: Evidence) -> Rows:
     servers = frozenset(node for node in fleet.nodes if node.partition(".")[0] == server)
     yield from looked_at(partial(_mounted, servers), fleet, evidence, apart=servers)
     asked: frozenset[str] | None = evidence.answer(frozenset)
-    # No other place is told to be mounted otherwise: a local folder in the place of the prefix lies on the node's root.
+    # The hint names no other place: a local folder in the place of the prefix lies on the node's root.
     served = fleet.sound.only(lambda facts: _source(facts) == right if right else ":" in _source(facts))
     yield from looked_at(partial(_options, asked), served, evidence, apart=asked or ())
     yield from _slow(evidence, fleet.sound)

@@ -28,7 +28,7 @@ from envmgr.system.untrusted_files import ANYWHERE, BASELINE, read_file_text
 from envmgr.system.yamlfile import dump_yaml, parse_yaml
 
 if TYPE_CHECKING:
-    from envmgr.audit.inventory.places import Place
+    from envmgr.audit.inventory.facts import Place
 
 SCHEMA = "envmgr.baseline/2"
 _HEAD = "# What nodes have, by `envmgr audit --save-baseline`; `envmgr audit --baseline FILE` tells what has changed since.\n"

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from envmgr.audit.findings import AuditFinding, Caused, Loose, joined, same_on_nodes
-from envmgr.audit.inventory.places import Place, places_of
+from envmgr.audit.inventory.facts import Place
+from envmgr.audit.inventory.places import places_of
 from envmgr.audit.join.stage import by_what_differs
 from envmgr.audit.model import Check, Evidence, worded
 from envmgr.audit.plan import Unread

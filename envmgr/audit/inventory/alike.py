@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from envmgr.audit.findings import AuditFinding, Loose
 from envmgr.audit.hints import actions_of
 from envmgr.audit.inventory.alike_rows import ROWS, AlikeRow
+from envmgr.audit.inventory.facts import Place
 from envmgr.audit.inventory.kinds import KINDS
-from envmgr.audit.inventory.places import Place
 from envmgr.audit.model import AskedShell, Evidence
 from envmgr.audit.table import fill
 from envmgr.nodes.sets import fold

@@ -20,7 +20,7 @@ from envmgr.audit.like_nodes import values_of_like_nodes
 from envmgr.audit.model import QUORUM, Evidence, Values
 
 if TYPE_CHECKING:
-    from envmgr.audit.inventory.places import Place
+    from envmgr.audit.inventory.facts import Place
 
 _ABSENT = "\0"  # stands for what is not there, among values
 # What users get: all other hosts say what is right, where like nodes do not; of files these may have other ones on purpose.

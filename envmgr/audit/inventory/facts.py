@@ -1,9 +1,9 @@
-"""The inventory of a node or of one of its shells, from the facts that it reports."""
+"""The inventory of a node or of one of its shells, from the facts that it reports; and of a place, which several nodes report."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from envmgr.audit.inventory.kinds import KINDS, Scope
 from envmgr.probe.model import Facts, ProbeStage
@@ -27,6 +27,33 @@ class NodeInventory:
     def knows(self, kind: str, key: str) -> bool:
         """Return whether it was looked at whole: what it does not have is not there."""
         return kind not in self.closed and kind not in self.cut and (kind, key) not in self.unread
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The inventories of a place, each with the nodes that reported it. `name` is for people and baselines, and empty for what
+    is drawn again each day; `where` is the beginning of a shell's facts.
+    """
+
+    name: str
+    where: str
+    told: Sequence[tuple[NodeInventory, tuple[str, ...]]]
+
+    def only(self, kinds: Collection[str]) -> Place:
+        """Return it with these kinds, or with all for none."""
+        if not kinds:
+            return self
+        told = ((replace(of, closed=of.closed | KINDS.keys() - kinds), nodes) for of, nodes in self.told)
+        return replace(self, told=[(replace(of, values=_of_kinds(of, kinds)), nodes) for of, nodes in told])
+
+    @property
+    def keys(self) -> frozenset[tuple[str, str]]:
+        """Return (kind, key) of all that any node has there."""
+        return frozenset(at for inventory, _ in self.told for at in inventory.values)
+
+
+def _of_kinds(of: NodeInventory, kinds: Collection[str]) -> dict[tuple[str, str], str]:
+    return {at: value for at, value in of.values.items() if at[0] in kinds}
 
 
 def read_inventory(facts: Facts, beginning: str = "", scope: Scope = "node") -> NodeInventory:

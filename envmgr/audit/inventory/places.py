@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from envmgr.audit.inventory.facts import NodeInventory, read_inventory
-from envmgr.audit.inventory.kinds import KINDS, Scope
+from envmgr.audit.inventory.facts import NodeInventory, Place, read_inventory
+from envmgr.audit.inventory.kinds import Scope
 from envmgr.audit.inventory.modules import read_modules
 from envmgr.audit.model import Evidence
 from envmgr.nodes.slurm import slurm_names
@@ -15,33 +15,6 @@ from envmgr.probe.model import Group
 _SLURM = "slurm"
 _IN_JOBS = ("account", "daemon", "file", "limit", "link", "prog")  # a job may have mounts and folders of its own
 _NONE: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The inventories of a place, each with the nodes that reported it. `name` is for people and baselines, and empty for what
-    is drawn again each day; `where` is the beginning of a shell's facts.
-    """
-
-    name: str
-    where: str
-    told: Sequence[tuple[NodeInventory, tuple[str, ...]]]
-
-    def only(self, kinds: Collection[str]) -> Place:
-        """Return it with these kinds, or with all for none."""
-        if not kinds:
-            return self
-        told = ((replace(of, closed=of.closed | KINDS.keys() - kinds), nodes) for of, nodes in self.told)
-        return replace(self, told=[(replace(of, values=_of_kinds(of, kinds)), nodes) for of, nodes in told])
-
-    @property
-    def keys(self) -> frozenset[tuple[str, str]]:
-        """Return (kind, key) of all that any node has there."""
-        return frozenset(at for inventory, _ in self.told for at in inventory.values)
-
-
-def _of_kinds(of: NodeInventory, kinds: Collection[str]) -> dict[tuple[str, str], str]:
-    return {at: value for at, value in of.values.items() if at[0] in kinds}
 
 
 def places_of(evidence: Evidence) -> tuple[Place, ...]:

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from envmgr.audit.findings import Caused, Loose, as_caused, joined
 from envmgr.audit.inventory.alike import alike
 from envmgr.audit.inventory.differences import Difference, by_their_paths, differences
+from envmgr.audit.inventory.facts import Place
 from envmgr.audit.inventory.kinds import KINDS
 from envmgr.audit.inventory.looked_into import lines_that_differ, same_text, with_what_is_there
-from envmgr.audit.inventory.places import Place, home_of
+from envmgr.audit.inventory.places import home_of
 from envmgr.audit.join.harms import Harm, harms_of
 from envmgr.audit.join.join import join
 from envmgr.audit.join.relations import View

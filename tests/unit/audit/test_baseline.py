@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from envmgr.audit.baseline import SCHEMA, Baseline, baseline_text, read_baseline
 from envmgr.audit.inventory.differences import differences
-from envmgr.audit.inventory.facts import NodeInventory
-from envmgr.audit.inventory.places import Place
+from envmgr.audit.inventory.facts import NodeInventory, Place
 from envmgr.errors import InputError
 from envmgr.nodes.sets import fold
 from tests.helpers.evidence import evidence

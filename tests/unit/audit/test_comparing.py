@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from envmgr.audit.checks import loading
 from envmgr.audit.inventory.differences import Difference, differences
-from envmgr.audit.inventory.facts import NodeInventory
-from envmgr.audit.inventory.places import Place
+from envmgr.audit.inventory.facts import NodeInventory, Place
 from envmgr.audit.model import Evidence
 from envmgr.audit.plan import AuditRequest
 from envmgr.catalog.recipe_parts import Requires

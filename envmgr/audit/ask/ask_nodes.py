@@ -54,12 +54,15 @@ class Asker:
         wait, again = self._stale(folding.fleet(), published) if published is not None else (0.0, [])
         if again and wait <= self.left:
             with self.reporter.stage(f"attribute cache of {len(again)} nodes"):
-                end = time.monotonic() + wait
-                while time.monotonic() < end:
-                    self.runner.raise_if_cancelled()
-                    time.sleep(0.1)
+                self.sleep(wait)
             self._ask(again, script, folding, f"{label}, again")
         return folding.fleet()
+
+    def sleep(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.runner.raise_if_cancelled()
+            time.sleep(0.1)
 
     def _stale(self, fleet: Fleet, published: PublishedGeneration) -> tuple[float, list[str]]:
         """Return the seconds to wait, and the nodes: those that did not have to see the publish yet when they were asked."""

@@ -33,7 +33,7 @@ from envmgr.modules.lmod import Lmod
 from envmgr.nodes.sets import NodeSets, fold
 from envmgr.nodes.slurm import submitting_nodes
 from envmgr.probe.model import Facts, Fleet, ProbePart, ProbeStage, ShellAccount, ShellContext, Way, choose_contexts
-from envmgr.probe.prefix import look_here
+from envmgr.probe.prefix import attribute_cache, look_here, newer_generations
 from envmgr.probe.shell import GATE_SECONDS, join_probes, part_seconds
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
@@ -106,7 +106,14 @@ def gather(
     if published is not None:
         plan = with_published(plan, published)
     wanted = {want for check in checks.values() for want in check.wants}
-    evidence = _Gathering(asker, checks, nodes, hosts, ways, lmod).evidence(plan, published, controller)
+    gathering = _Gathering(asker, checks, nodes, hosts, ways, lmod)
+    evidence = gathering.evidence(plan, published, controller)
+    if published is not None and newer_generations(evidence.mounts, published.record.number):
+        # This host's own mount may be late.
+        asker.sleep(min(attribute_cache(controller, site.mount.attribute_cache), asker.left / 2))
+        again = read_published(prefix, runner, asker.left, request.generation)
+        if again is not None and again.record.number != published.record.number:
+            evidence = gathering.evidence(with_published(plan, again), again, controller)
     here = Controller(runner, sets, jobs="slurm" in ways, end=end)
     slurm = here.slurm() if "slurm" in wanted else SlurmView()
     evidence = replace(evidence, groups=_groups(sets, reporter), baseline=baseline, slurm=slurm)

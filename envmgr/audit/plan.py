@@ -51,17 +51,13 @@ class AuditRequest:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedInstall:
-    """The install of `entry` at `root`. `program`, `file` and `checked` are as its publish recorded them (`Expected`).
-
-    `outside`: `root` is a tree that is not ours.
-    """
+    """The install of `entry` at `root`. `program`, `file` and `checked` are as its publish recorded them (`Expected`)."""
 
     entry: str
     root: str
     program: str = ""
     file: str = ""
     checked: bool = False
-    outside: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,7 @@ def read_published(
             record_sha256=digest_of(here.generation(record.number) / RECORD, GENERATION),
             specs={name: item.spec for name, item in items.items()},
             installs=tuple(
-                ExpectedInstall(name, item.spec.home, outside=item.spec.outside is not None, **dict(item.expected))
-                for name, item in sorted(items.items())
+                ExpectedInstall(name, item.spec.home, **dict(item.expected)) for name, item in sorted(items.items())
             ),
             kept=tuple(complete_numbers(here)),
             since=float((Path(folder) / "since").read_text()),

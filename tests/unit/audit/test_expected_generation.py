@@ -103,4 +103,4 @@ def test_what_was_not_recorded_is_recorded_by_the_next_publish(site: Site) -> No
 def test_tree_that_is_not_ours_is_expected_at_its_own_place(site: Site) -> None:
     tree = Outside(path="/opt/t", roots=("/opt/t",), how="full", shape=SHA, program="bin/t", file="bin/t")
     published(site, install_of(site, "outside.json"), outside=tree)
-    assert plan(site).installs == (ExpectedInstall("tool/1", "/opt/t", "bin/t", "bin/t", outside=True),)
+    assert plan(site).installs == (ExpectedInstall("tool/1", "/opt/t", "bin/t", "bin/t"),)

@@ -75,11 +75,11 @@ def test_audit_names_a_link_that_was_lost_or_turned_and_leaves_a_folder_of_the_s
     cluster, link = lab.cluster, "/usr/local/share/jupyter/kernels"
     for do in (f"rm {link}", f"ln -sfn /srv {link}"):
         cluster.sh("c2", do, check=True)
-        (cause,) = lab.audit("--nodes", "c[1-3]", "--check", "node-setup")["causes"]
+        (cause,) = lab.audit("--nodes", "c[1-3]", "--check", "inventory")["causes"]
         assert (cause["severity"], cause["nodes"], cause["where"]) == ("warning", "c2", link)
         assert cause["hint"] == "`envmgr node-setup --apply --nodes c2`"
         lab.envmgr("node-setup", "--apply", "--nodes", "c2")
-        assert lab.findings("--nodes", "c[1-3]", "--check", "node-setup") == []
+        assert lab.findings("--nodes", "c[1-3]", "--check", "inventory") == []
     cluster.sh("c2", f"rm {link}; mkdir -p {link}/site; echo {{}} >{link}/site/kernel.json", check=True)
     done = lab.envmgr("node-setup", "--apply", "--nodes", "c2")
     assert f"JUPYTER_PATH={cluster.prefix}/current" in done.stdout

@@ -142,10 +142,9 @@ def _spoilt(kind: str, file: str, chance: random.Random, places: Places, *more: 
             (f"without line {number}", f"sed -i {number}d {at}"),
             (f"line {number} a comment", f"sed -i '{number}s/^/#/' {at}"),
         ]
-        ways += [
-            (f"cut behind line {number}", f"sed -i '{number}q' {at}"),
-            (f"line {number} twice", f"sed -i '{number}p' {at}"),
-        ]
+        ways.append((f"line {number} twice", f"sed -i '{number}p' {at}"))
+        if number < len(places.texts[file]):
+            ways.append((f"cut behind line {number}", f"sed -i '{number}q' {at}"))
     story, do = chance.choice(ways)
     return RandomDrift(kind, f"{file} is {story}", (file,), do, keeps=(file,))
 

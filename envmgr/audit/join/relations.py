@@ -96,7 +96,10 @@ def _of_its_service(harm: Harm, of: Difference, _: View) -> bool:
 
 def _has_its_home(harm: Harm, of: Difference, view: View) -> bool:
     of_user = harm.account == "user" and (harm.context is not None or harm.finding.check == "ssh")
-    return of_user and of.kind in ("mount", "dir", "link") and f"{view.home}/".startswith(f"{of.path or '-'}/")
+    keys = harm.finding.check == "ssh" and f"{of.path}/".startswith(f"{view.home}/.ssh/")
+    return (
+        of_user and of.kind in ("mount", "dir", "link") and (keys or f"{view.home}/".startswith(f"{of.path or '-'}/"))
+    )
 
 
 def _variable(harm: Harm, of: Difference, _: View) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 from envmgr.audit.findings import AuditFinding, Caused, as_caused, joined
@@ -52,7 +52,8 @@ def caused(cause: Cause, view: View) -> Caused:
             found = replace(found, hint=line.text, actions=actions_of(line, nodes))
         return as_caused(found, cause=place, consequences=tuple(rest))
     what = max(cause.differences, key=lambda of: (of.path == cause.root.file, KINDS[of.kind].depth))
-    hint = _hint(what, view)
+    same = (of.nodes for of in cause.differences if (of.kind, of.key, of.value) == (what.kind, what.key, what.value))
+    hint = _hint(replace(what, nodes=tuple(dict.fromkeys(chain(*same)))), view)
     finding = AuditFinding(
         "inventory",
         harms[0].severity if harms else _severity(cause.differences, view),

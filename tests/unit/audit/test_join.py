@@ -333,6 +333,15 @@ def test_node_that_sshd_turns_away_tells_in_a_job_what_configures_it() -> None:
     )
 
 
+def test_keys_of_the_user_let_it_in() -> None:
+    over = {"inventory.mount": r"/home/alice/.ssh\ttmpfs none rw"}
+    denied = Loose(AuditFinding("ssh", "error", "sshd", "it does not let alice in", nodes="c2"))
+    of_alice = {"inventory.account": r"alice\t1000:1000 /home/alice /bin/bash"}
+    (told,) = judged(of_alice | over, denied, usual=of_alice, login=of_alice | over)
+    assert told.startswith("error c2,x1: /home/alice/.ssh: ")
+    assert told.endswith("> it does not let alice in")
+
+
 def test_two_login_nodes_may_have_other_daemons() -> None:
     told = {"login": r"slurmd\tdoes not run", "login2": r"slurmd\truns"}
     of = evidence(

@@ -53,7 +53,8 @@ def caused(cause: Cause, view: View) -> Caused:
         return as_caused(found, cause=place, consequences=tuple(rest))
     what = max(cause.differences, key=lambda of: (of.path == cause.root.file, KINDS[of.kind].depth))
     same = (of.nodes for of in cause.differences if (of.kind, of.key, of.value) == (what.kind, what.key, what.value))
-    hint = _hint(replace(what, nodes=tuple(dict.fromkeys(chain(*same)))), view)
+    on = tuple(dict.fromkeys(chain(*same)))
+    hint = _hint(replace(what, nodes=on), view)
     finding = AuditFinding(
         "inventory",
         harms[0].severity if harms else _severity(cause.differences, view),
@@ -63,7 +64,7 @@ def caused(cause: Cause, view: View) -> Caused:
         hint.text,
         fold(cause.nodes) if what.known else "",
         between="" if what.known else fold([*what.nodes, *what.others]),
-        actions=actions_of(hint, fold(what.nodes)),
+        actions=actions_of(hint, fold(on)),
     )
     return as_caused(finding, cause=cause.root.name, consequences=tuple(joined(harms)))
 

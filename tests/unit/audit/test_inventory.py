@@ -39,7 +39,8 @@ def node(folder: Path, before: str = ":", *argv: str, seconds: int = 200) -> str
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     map_root = [] if os.geteuid() == 0 else ["--map-root-user"]
     steps = f'cp -a /etc {folder}/etc 2>/dev/null; mount --bind {folder}/etc /etc; {before}\nexec "$@"'
-    return run("node", folder, "unshare", *map_root, "--mount", "sh", "-c", steps, "sh", *argv, "sh", seconds=seconds)
+    own = (*map_root, "--mount", "--pid", "--fork", "--mount-proc")  # daemons of other tests are none of its own
+    return run("node", folder, "unshare", *own, "sh", "-c", steps, "sh", *argv, "sh", seconds=seconds)
 
 
 def shell(folder: Path, name: str, before: str = "") -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from envmgr.probe.model import Facts, Fleet, ProbePart, ShellAccount, ShellContext
+from envmgr.probe.model import Facts, ProbePart, ShellAccount, ShellContext
 from envmgr.system.shelltext import UNTRACED_END, assign, quote, script_text, untraced, words
 
 _HOW = {
@@ -88,11 +88,6 @@ def traced_shell(context: ShellContext) -> str:
     return {"bash-interactive": "bash-interactive", "bash-login": "bash-job"}.get(context.shell, "bash-login")
 
 
-def traced_shell_text() -> str:
-    """Return the shell text that defines `trace_run`, the traced start of a shell."""
-    return script_text(__file__, "shell.sh")
-
-
 def second_look_part(wanted: Wanted, users: Mapping[ShellAccount, str], generation: str) -> ProbePart:
     """Return all questions in one script, which is the same for every node."""
     given = assign(trace_end=f"set +x\n{untraced()}{UNTRACED_END}", generation=generation, look_seconds=_SECONDS)
@@ -106,9 +101,5 @@ def second_look_part(wanted: Wanted, users: Mapping[ShellAccount, str], generati
         for what, paths in (("files", wanted.files), ("paths", wanted.paths), ("trees", wanted.trees))
         if paths
     ]
-    texts = [given, traced_shell_text(), script_text(__file__, "csh.sh"), script_text(__file__, "sh"), *calls]
-    return ProbePart("second_look", {"prefix": "".join(texts)})
-
-
-def read_second_look(fleet: Fleet) -> Seen:
-    return Seen({node: group.facts for group in fleet.groups for node in group.nodes})
+    texts = (script_text(__file__, part) for part in ("shell.sh", "csh.sh", "sh"))
+    return ProbePart("second_look", {"prefix": "".join([given, *texts, *calls])})

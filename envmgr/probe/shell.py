@@ -11,9 +11,20 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import count
+from sys import intern
 
 from envmgr.nodes.envelope import Reply
-from envmgr.probe.model import Facts, Fleet, Group, ProbePart, ProbePlan, ProbeStage, ShellAccount, ShellContext
+from envmgr.probe.model import (
+    Facts,
+    Fleet,
+    Group,
+    ProbePart,
+    ProbePlan,
+    ProbeStage,
+    ShellAccount,
+    ShellContext,
+    grouped,
+)
 from envmgr.system.shelltext import UNTRACED_END, assign, quote, script_text, untraced
 from envmgr.wording import escaped
 
@@ -173,15 +184,11 @@ def split_answer(text: str) -> tuple[list[str], str]:
 def read_lines(lines: Iterable[str]) -> Facts:
     """Return key -> value; lines that are no fact are skipped."""
     found: dict[str, list[str]] = {}
-    for line in lines:
-        match = _LINE.fullmatch(escaped(line))
-        if match is None:
-            continue
+    for match in filter(None, (_LINE.fullmatch(escaped(line)) for line in lines)):
         key, kind, value = match.groups()
         if kind == "=":
-            found[key] = [value]
-        else:
-            found.setdefault(key, []).append(value)
+            found[key] = []
+        found.setdefault(key, []).append(value)
     return {key: "\n".join(values) for key, values in found.items()}
 
 
@@ -198,7 +205,6 @@ class Folding:
 
     def __init__(self, nodes: Sequence[str]) -> None:
         self._asked = nodes
-        self._texts: dict[str, str] = {}  # each text -> the one copy of it
         self._facts: dict[str, Facts] = {}
         self._of: dict[str, str] = {}  # node -> text
         self._own: dict[str, Facts] = {}
@@ -210,9 +216,9 @@ class Folding:
         if reply.status == "answered":
             own, text = split_answer(reply.text)
             self._own[reply.node] = read_lines(own)
+            self._of[reply.node] = text = intern(text)  # the one copy
             if text not in self._facts:
                 self._facts[text] = read_lines(text.split("\n"))
-            self._of[reply.node] = self._texts.setdefault(text, text)
 
     def counting(self, update: Callable[[int], None]) -> Callable[[Reply], None]:
         """Return a function that takes replies, and tells how many it took."""
@@ -225,11 +231,8 @@ class Folding:
         return take
 
     def fleet(self) -> Fleet:
-        nodes: dict[str, list[str]] = {}
-        for node in self._asked:
-            if node in self._of:
-                nodes.setdefault(self._of[node], []).append(node)
+        nodes = grouped((self._of[node], node) for node in self._asked if node in self._of)
         groups = (Group(self._facts[text], tuple(alike)) for text, alike in nodes.items())
-        replies = [self._replies[node] for node in self._asked if node in self._replies]
+        replies = (self._replies[node] for node in self._asked if node in self._replies)
         missing = (reply for reply in replies if reply.status != "answered")
         return Fleet(tuple(groups), self._own, self._replies, tuple(missing))

@@ -206,9 +206,8 @@ def held_back(nodes: Iterable[str], clean: Fleet | None) -> dict[str, str]:
     if clean is None:
         return {}
     fit = frozenset(clean.sound.only(lambda facts: "mount.hung" not in facts).nodes)
-    told = {node: group.facts for group in clean.groups for node in group.nodes}
     why = {reply.node: f"it did not answer over ssh first ({reply.reason})" for reply in clean.missing}
-    for node, facts in told.items():
+    for node, facts in clean.told.items():
         hung = facts["mount.hung"].partition(" ")[0] if "mount.hung" in facts else "its prefix"
         why[node] = facts.get("probe") or f"{hung} does not answer, and a job stuck on it would drain the node"
     return {node: why[node] for node in nodes if node in why and node not in fit}

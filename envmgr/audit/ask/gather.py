@@ -25,7 +25,7 @@ from envmgr.audit.inventory.sections import filled, nodes_of, sections_of
 from envmgr.audit.inventory.texts import kinds_part
 from envmgr.audit.model import Check, Evidence, audit_parts, standing_alone
 from envmgr.audit.plan import AuditPlan, AuditRequest, PublishedGeneration
-from envmgr.audit.second_look import LookAgain, Seen, Wanted, read_second_look, second_look_part
+from envmgr.audit.second_look import LookAgain, Seen, Wanted, second_look_part
 from envmgr.audit.shell.shared_shell import expected_effects
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
@@ -222,7 +222,7 @@ def _look_again(asker: Asker, evidence: Evidence, wanted: Wanted) -> Seen:
     users: Mapping[ShellAccount, str] = {"root": "root", "user": evidence.plan.user}
     part = second_look_part(wanted, users, evidence.plan.generation)
     fleets, nodes = [evidence.ways.get("ssh"), evidence.here], (*wanted.nodes, *wanted.normal, *here)
-    return read_second_look(_ask_again(nodes, part, ("prefix",), fleets, evidence.plan, asker))
+    return Seen(_ask_again(nodes, part, ("prefix",), fleets, evidence.plan, asker).told)
 
 
 def _ask_again(

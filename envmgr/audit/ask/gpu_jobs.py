@@ -17,7 +17,7 @@ from envmgr.audit.fit.matrix import hiding, is_hidden, read_gpus
 from envmgr.audit.model import Evidence
 from envmgr.nodes.access import gpu_request, jobs_with_gpu
 from envmgr.nodes.envelope import Reply
-from envmgr.probe.model import Facts, Fleet, ProbePart
+from envmgr.probe.model import Facts, Fleet, ProbePart, grouped
 from envmgr.probe.shell import Folding, join_probes
 from envmgr.system.users import find_account
 
@@ -47,9 +47,7 @@ def ask_gpu_jobs(evidence: Evidence, parts: Sequence[ProbePart], asker: Asker) -
         refused |= jobs.refused
         plan = replace(evidence.plan, contexts=(), accounts=("user",))
         script = join_probes(parts, plan, stages=("node",))
-        alike: dict[tuple[str, ...], list[str]] = {}
-        for node, options in jobs.options.items():
-            alike.setdefault(options, []).append(node)
+        alike = grouped((options, node) for node, options in jobs.options.items())
         sending = [partial(asker.send, of, script, plan, folding, "ALL", options=o, end=end) for o, of in alike.items()]
         asker.send_all("jobs with a GPU", len(jobs.options), sending)
     now = time.time()
@@ -78,14 +76,13 @@ def gpu_answers(evidence: Evidence) -> Mapping[str, GpuAnswer]:
     if fleet is None:
         return {}
     job = f"a job with `{gpu_request(evidence.site.transport.slurm_options)}`"
-    found = {node: _answer(job, group.facts, fleet.own.get(node, {})) for group in fleet.groups for node in group.nodes}
-    return found | {
-        reply.node: GpuAnswer("unknown", f"{job} gave no answer: {reply.reason}") for reply in fleet.missing
-    }
+    found = {node: _answer(job, facts, fleet.own.get(node, {})) for node, facts in fleet.told.items()}
+    why = {reply.node: f"{job} gave no answer: {reply.reason}" for reply in fleet.missing}
+    return found | {node: GpuAnswer("unknown", text) for node, text in why.items()}
 
 
 def _answer(job: str, facts: Facts, own: Facts) -> GpuAnswer:
-    known = dict.fromkeys(f"{gpu.name} ({gpu.arch})" for gpu in read_gpus(facts.get("fitness.gpus", "")) if gpu.arch)
+    known = dict.fromkeys(f"{gpu.name} ({gpu.arch})" for gpu in read_gpus(facts) if gpu.arch)
     said = facts.get("fitness.smi", "")
     if known:
         return GpuAnswer("shown", f"{job} was shown {', '.join(known)}")

@@ -21,7 +21,7 @@ The facts are kept in `var/audit/nodes.json` under the prefix, where `envmgr bui
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from envmgr.audit.ask.gpu_jobs import gpu_answers
 from envmgr.audit.fit.matrix import hiding, is_hidden, observed, required
@@ -33,6 +33,7 @@ from envmgr.catalog.fitness import NodeFacts, NodeNeeds, Verdict, judge_gpu, lev
 from envmgr.catalog.gpus import FLOORS, toolkit_driver
 from envmgr.nodes.access import gpu_request
 from envmgr.nodes.sets import fold
+from envmgr.probe.model import grouped
 from envmgr.system.files import shipped
 from envmgr.system.shelltext import assign, script_text
 
@@ -84,7 +85,7 @@ def _smi(evidence: Evidence) -> Iterator[SaidOf]:
 def _entry(
     entry: str,
     needs: NodeNeeds,
-    told: Mapping[NodeFacts, tuple[str, ...]],
+    told: Mapping[NodeFacts, Sequence[str]],
     places: Mapping[str, frozenset[str]],
     evidence: Evidence,
 ) -> Iterator[SaidOf]:
@@ -114,11 +115,8 @@ def _entry(
 
 def _places(evidence: Evidence) -> dict[str, frozenset[str]]:
     """Return node -> its groups in site.yaml. Nodes that are in no group form one group."""
-    found: dict[str, set[str]] = {node: set() for node in evidence.nodes}
-    for name, members in evidence.groups.items():
-        for node in members:
-            found.setdefault(node, set()).add(name)
-    return {node: frozenset(names or {""}) for node, names in found.items()}
+    found = grouped((node, name) for name, members in evidence.groups.items() for node in members)
+    return {node: frozenset(found.get(node, ("",))) for node in {*found, *evidence.nodes}}
 
 
 def _hint(reason: str, evidence: Evidence) -> str:

@@ -32,8 +32,7 @@ def submit_probe(plan: AuditPlan) -> ProbeTexts:  # noqa: ARG001 - the same for 
 
 def judge(evidence: Evidence) -> Rows:
     shell, sender = evidence.user_login, [evidence.sender]
-    facts = next((group.facts for group in evidence.shells.groups if evidence.sender in group.nodes), None)
-    if facts is None:
+    if (facts := evidence.shells.told.get(evidence.sender)) is None:
         return
     refusals = (reply.reason for way, fleet in evidence.ways.items() if way != "ssh" for reply in fleet.missing)
     for said in dict.fromkeys(refusals):
@@ -55,8 +54,7 @@ def judge(evidence: Evidence) -> Rows:
 
 def _lost(evidence: Evidence) -> str:
     """Return what of the submitting shell did not arrive; empty if all did, or the job did not answer."""
-    groups = evidence.as_users.groups if evidence.as_users else ()
-    facts = groups[0].facts if groups else {}
+    facts = next(iter(evidence.as_users.told.values()), {}) if evidence.as_users else {}
     for place, where in (("job", "jobs do not"), ("step", "a step of srun does not")):
         if lacks := [words for name, words in _IN_WORDS.items() if _lacks(name, place, facts)]:
             return f"{where} get {', '.join(lacks)}"

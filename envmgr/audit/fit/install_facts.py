@@ -8,7 +8,7 @@ import re
 
 from envmgr.audit.plan import ExpectedInstall
 from envmgr.errors import signal_text
-from envmgr.probe.model import Facts, number_in
+from envmgr.probe.model import Facts, grouped, number_in
 
 _KEY = "software.bad."
 _LEFT = ("124", "137")  # from timeout(1): the program was terminated, or killed
@@ -57,11 +57,8 @@ _OF_THE_DRIVER = re.compile(
 )
 
 
-def missing_libraries(entry: str, facts: Facts) -> dict[str, str]:
+def missing_libraries(entry: str, facts: Facts) -> dict[str, list[str]]:
     """Return library -> files of the entry that need it; without the driver's libraries if there is no driver."""
-    found: dict[str, list[str]] = {}
-    for line in facts.get(f"libraries.missing.{entry}", "").splitlines():
-        library, _, needed_by = line.partition(" ")
-        if facts.get("libraries.driver") == "yes" or not _OF_THE_DRIVER.fullmatch(library):
-            found.setdefault(library, []).append(needed_by)
-    return {library: " ".join(files) for library, files in found.items()}
+    lines = (line.partition(" ")[::2] for line in facts.get(f"libraries.missing.{entry}", "").splitlines())
+    has_driver = facts.get("libraries.driver") == "yes"
+    return grouped((lib, file) for lib, file in lines if has_driver or not _OF_THE_DRIVER.fullmatch(lib))

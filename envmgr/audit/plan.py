@@ -113,6 +113,11 @@ class AuditPlan(ProbePlan):
         return self.request.modules if self.alone else ()
 
     @property
+    def first(self) -> str:
+        """The sample that every context loads; empty for none."""
+        return next(iter(self.samples), "")
+
+    @property
     def generation(self) -> str:
         """The published generation's folder, empty where nothing is known to be published."""
         return f"{self.prefix}/generations/{self.number:04d}" if self.number is not None else ""

@@ -168,6 +168,9 @@ class Fleet:
         return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
 
 
+NO_FLEET = Fleet((), {}, {}, ())
+"""Of nobody who was asked."""
+
 _OF_JOBS = (
     ShellContext("sbatch-bash", "slurm", "bash", "ALL"),
     ShellContext("sbatch-bash-login", "slurm", "bash-login", "ALL"),

@@ -25,6 +25,7 @@ from envmgr.probe.model import (
     ShellContext,
     grouped,
 )
+from envmgr.report import Stage
 from envmgr.system.shelltext import UNTRACED_END, assign, quote, script_text, untraced
 from envmgr.wording import escaped
 
@@ -220,13 +221,13 @@ class Folding:
             if text not in self._facts:
                 self._facts[text] = read_lines(text.split("\n"))
 
-    def counting(self, update: Callable[[int], None]) -> Callable[[Reply], None]:
+    def counting(self, stage: Stage) -> Callable[[Reply], None]:
         """Return a function that takes replies, and tells how many it took."""
         number = count(1)
 
         def take(reply: Reply) -> None:
             self(reply)
-            update(next(number))
+            stage.update(next(number), detail=reply.node)
 
         return take
 

@@ -84,7 +84,7 @@ class Asker:
                 folding(self._ask_here(script))
             return
         with self.reporter.stage(label, total=len(nodes), unit="nodes") as stage, ThreadPoolExecutor(1) as pool:
-            take = folding.counting(stage.update)
+            take = folding.counting(stage)
             local = [pool.submit(self._ask_here, script) for _ in range(len(nodes) - len(far))]
             ask_nodes(
                 far,

@@ -17,7 +17,7 @@ from envmgr.audit.fit.matrix import hiding, is_hidden, read_gpus
 from envmgr.audit.model import Evidence
 from envmgr.nodes.access import gpu_request, jobs_with_gpu
 from envmgr.nodes.envelope import Reply
-from envmgr.probe.model import Facts, Fleet, ProbePart, grouped
+from envmgr.probe.model import NO_FLEET, Facts, Fleet, ProbePart, grouped
 from envmgr.probe.shell import Folding, join_probes
 from envmgr.system.users import find_account
 
@@ -32,14 +32,14 @@ class GpuAnswer:
     text: str
 
 
-def ask_gpu_jobs(evidence: Evidence, parts: Sequence[ProbePart], asker: Asker) -> Fleet | None:
-    """Return the answers of such jobs to these parts of the probe; None if no node hides its GPUs.
+def ask_gpu_jobs(evidence: Evidence, parts: Sequence[ProbePart], asker: Asker) -> Fleet:
+    """Return the answers of such jobs to these parts of the probe.
 
     A node without a job has a reply that says why. All jobs have ended when half of the remaining time is over.
     """
     nodes = hiding(evidence)
-    if not nodes or not any(part.texts for part in parts):
-        return None
+    if not any(part.texts for part in parts):
+        return NO_FLEET
     refused = dict(why_no_jobs(evidence, nodes))
     end, folding = time.monotonic() + asker.left / 2, Folding(nodes)
     if asked := [node for node in nodes if node not in refused]:
@@ -72,10 +72,7 @@ def why_no_jobs(evidence: Evidence, nodes: Sequence[str]) -> dict[str, str]:
 
 def gpu_answers(evidence: Evidence) -> Mapping[str, GpuAnswer]:
     """Return node -> the result, for nodes on which a job with a GPU was wanted."""
-    fleet = evidence.gpu_jobs
-    if fleet is None:
-        return {}
-    job = f"a job with `{gpu_request(evidence.site.transport.slurm_options)}`"
+    fleet, job = evidence.gpu_jobs, f"a job with `{gpu_request(evidence.site.transport.slurm_options)}`"
     found = {node: _answer(job, facts, fleet.own.get(node, {})) for node, facts in fleet.told.items()}
     why = {reply.node: f"{job} gave no answer: {reply.reason}" for reply in fleet.missing}
     return found | {node: GpuAnswer("unknown", text) for node, text in why.items()}

@@ -30,8 +30,7 @@ _UNKNOWN_SHELLS = frozenset({"fish", "ksh", "ksh93", "mksh", "pwsh", "xonsh", "n
 
 
 def probe(plan: AuditPlan) -> ProbeTexts:
-    first = plan.samples[0] if plan.samples else ""
-    return {"context": assign(first=first) + script_text(__file__, "context.sh")}
+    return {"context": assign(first=plan.first) + script_text(__file__, "context.sh")}
 
 
 def judge(evidence: Evidence) -> Rows:
@@ -53,8 +52,7 @@ def _of_shell(shell: AskedShell, evidence: Evidence) -> Rows:
             fix = NO_USER_HINT if no_user else f"start such a shell by hand on the node, as {shell.user}"
             yield evidence.say("ended", nodes, shell, end=end, traced="" if no_user else ":exec :exit :return", fix=fix)
     probed = shell.having("modulepath")
-    entry = evidence.plan.samples[0] if evidence.plan.samples else ""
-    for fact, after in (("path_brought", ""), ("path_loaded", f"after `module load {entry}` ")):
+    for fact, after in (("path_brought", ""), ("path_loaded", f"after `module load {evidence.plan.first}` ")):
         for path, nodes in probed.by_value(fact).items():
             yield evidence.say("bad_path", nodes, shell, path=path or "empty", after=after)
     if not evidence.alone:
@@ -96,7 +94,7 @@ def _not_loaded(shell: AskedShell, evidence: Evidence) -> Rows:
     usable = shell.only(
         lambda facts: facts.get(f"{shell.key}module") == "yes" and bool(generations_in_path(facts, shell, evidence))
     )
-    entry = evidence.plan.samples[0] if evidence.plan.samples else ""
+    entry = evidence.plan.first
     reported = usable.fleet.only(lambda facts: f"loading.failed.{entry}" in facts).nodes
     for said, nodes in usable.by_value("loads").items():
         if said != "yes" and not set(nodes) & set(reported):
@@ -113,9 +111,8 @@ def _generations(shell: AskedShell, evidence: Evidence) -> Rows:
         nodes, numbers = group.nodes, generations_in_path(group.facts, shell, evidence)
         if numbers == [f"{wanted:04d}"]:
             continue
-        shown = " and ".join(
-            f"generation {int(n)}" if n.isdecimal() else f"{evidence.site.prefix}/{n}" for n in numbers
-        )
+        each = (f"generation {int(n)}" if n.isdecimal() else f"{evidence.site.prefix}/{n}" for n in numbers)
+        shown = " and ".join(each)
         alone, fix = numbers[0] if len(numbers) == 1 else "", _again(nodes, shell)
         if not numbers:
             modulepath = short(group.facts[f"{shell.key}modulepath"]) or "it is empty"

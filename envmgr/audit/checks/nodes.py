@@ -41,8 +41,7 @@ def judge(evidence: Evidence) -> Rows:
 def _missing(evidence: Evidence) -> Rows:
     slurm = evidence.slurm
     names = slurm_names(slurm.states, evidence.nodes)
-    hosts = [("ssh", evidence.here)] if evidence.here else []
-    for way, fleet in (*evidence.ways.items(), *hosts):
+    for way, fleet in (*evidence.ways.items(), ("ssh", evidence.here)):
         logs = evidence.logs if way != "ssh" else {}
         for found, nodes in grouped((_why(reply, logs, slurm, names), reply.node) for reply in fleet.missing).items():
             jobs = fold(names.get(node, node) for node in nodes)
@@ -54,9 +53,8 @@ def _missing(evidence: Evidence) -> Rows:
 
 def _by_variables(way: str, found: str, evidence: Evidence) -> bool:
     """Return whether the check `submitting` reports the variable of the submitting shell by which no job was taken."""
-    here = evidence.here.groups if evidence.here and way != "ssh" else ()
-    told = [group.facts for group in here if looked_key("submitting", "login") in group.facts]
-    return any(any(refused_by(found, facts)) for facts in told)
+    told = (of.facts for of in evidence.here.groups if looked_key("submitting", "login") in of.facts)
+    return way != "ssh" and any(any(refused_by(found, facts)) for facts in told)
 
 
 _NO_FAULT = ("busy: ", "asleep: ")  # reasons that begin so are no fault of the node

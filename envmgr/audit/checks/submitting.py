@@ -38,8 +38,6 @@ def judge(evidence: Evidence) -> Rows:
     for said in dict.fromkeys(refusals):
         for name, value in refused_by(said, facts):
             yield evidence.say("refused", sender, shell, name=name, value=value, said=said)
-    if evidence.as_users is None:
-        return
     for said, nodes in evidence.as_users.by_value("submitting.no_step").items():
         yield evidence.say("no_step", nodes, said=said)
     if lost := _lost(evidence):
@@ -54,7 +52,7 @@ def judge(evidence: Evidence) -> Rows:
 
 def _lost(evidence: Evidence) -> str:
     """Return what of the submitting shell did not arrive; empty if all did, or the job did not answer."""
-    facts = next(iter(evidence.as_users.told.values()), {}) if evidence.as_users else {}
+    facts = next(iter(evidence.as_users.told.values()), {})
     for place, where in (("job", "jobs do not"), ("step", "a step of srun does not")):
         if lacks := [words for name, words in _IN_WORDS.items() if _lacks(name, place, facts)]:
             return f"{where} get {', '.join(lacks)}"

@@ -101,7 +101,7 @@ def _better(facts: NodeFacts, gpus: tuple[Gpu, ...], cuda: str) -> NodeFacts:
 def _shown_elsewhere(evidence: Evidence) -> dict[str, tuple[tuple[Gpu, ...], str]]:
     """Return node -> GPUs and CUDA version from the one of the other ways that was shown the most GPUs."""
     found: dict[str, tuple[tuple[Gpu, ...], str]] = {}
-    for fleet in (*[*evidence.ways.values()][1:], *filter(None, [evidence.gpu_jobs])):
+    for fleet in (*[*evidence.ways.values()][1:], evidence.gpu_jobs):
         for group in fleet.groups:
             gpus, cuda = read_gpus(group.facts), _told(group.facts.get("fitness.cuda", "")) or ""
             better = (node for node in group.nodes if _known(gpus) > _known(found.get(node, ((), ""))[0]))
@@ -142,9 +142,10 @@ def is_hidden(facts: Facts) -> bool:
     return facts.get("fitness.smi", "").startswith("No devices")
 
 
-def observed(evidence: Evidence) -> dict[NodeFacts, list[str]]:
+def observed(evidence: Evidence) -> dict[NodeFacts, tuple[str, ...]]:
     """Return facts -> the nodes that have them, for `save_node_facts`."""
-    return grouped((told.facts, node) for told in _answers(evidence) if told.facts is not None for node in told.nodes)
+    found = grouped((told.facts, node) for told in _answers(evidence) if told.facts is not None for node in told.nodes)
+    return {facts: tuple(nodes) for facts, nodes in found.items()}
 
 
 def groups_by_kind(evidence: Evidence) -> Mapping[str, tuple[str, ...]]:

@@ -19,9 +19,8 @@ _NONE: frozenset[str] = frozenset()
 
 def places_of(evidence: Evidence) -> tuple[Place, ...]:
     """Return all places, read from what nodes and this host's Slurm answered."""
-    hosts = evidence.here.groups if evidence.here else ()
-    nodes = _read("nodes", "", "node", (*evidence.fleet.groups, *hosts))
-    in_job = _read("", "", "node", evidence.in_job.groups if evidence.in_job else ()).only(_IN_JOBS)
+    nodes = _read("nodes", "", "node", (*evidence.fleet.groups, *evidence.here.groups))
+    in_job = _read("", "", "node", evidence.in_job.groups).only(_IN_JOBS)
     found = [replace(nodes, told=(*nodes.told, *in_job.told))]
     found += [_read(f"modules ({evidence.plan.user})", "", "login", evidence.shells.groups)]
     found += [_read(shell.where, shell.key, "shell", shell.fleet.groups) for shell in evidence.each_shell()]

@@ -23,10 +23,8 @@ def changed_lines(text: str, reference: str) -> str:
     """Return the variables that differ in `text`, and those that it lacks; both texts are lines `NAME=VALUE`."""
     names = {line.partition("=")[0] for line in text.splitlines()}
     gone = [n for line in reference.splitlines() if (n := line.partition("=")[0]) not in names]
-    known = set(reference.splitlines())
-    return "; ".join(
-        [line for line in text.splitlines() if line not in known] + [f"{name} is not set" for name in gone]
-    )
+    changed = (line for line in text.splitlines() if line not in reference.splitlines())
+    return "; ".join([*changed, *(f"{name} is not set" for name in gone)])
 
 
 def without_host(text: str, nodes: Sequence[str], fleet: Fleet) -> str:

@@ -178,9 +178,7 @@ _CONVERTED: Mapping[str, Callable[[str], str]] = {
     "q": quote,  # for a shell
     "w": lambda text: ", ".join(text.split()),  # words
     "n": lambda text: short(", ".join(text.split())),  # many words
-    "h": lambda text: short(
-        " ".join(text.split()), 600
-    ),  # a program's output, on one line, with all paths that it tried
+    "h": lambda text: short(" ".join(text.split()), 600),  # a program's output, on one line, with all its paths
     "c": short,  # cut, where it is long
 }
 

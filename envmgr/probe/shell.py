@@ -55,7 +55,8 @@ def join_probes(parts: Iterable[ProbePart], plan: ProbePlan, *, stages: Sequence
     telling = ["tell '' prefix\n" for _ in jobs]
     if texts["login"]:
         jobs.append("login")
-        starting.append(_if_known("user", "login", "login.", f'start login {_login(plan)} "$tmp/login.sh"\n', plan))
+        shell = f"{'' if _in_job(plan) else f'as {quote(plan.user)} '}/bin/bash -l"
+        starting.append(_if_known("user", "login", "login.", f'start login {shell} "$tmp/login.sh"\n', plan))
         telling.append(f"tell '' login \"$secret\" '({'|'.join(sorted(of_login))})[.]'\n")
     for number, (context, account) in enumerate(_pairs(plan) if texts["context"] else ()):
         jobs.append(f"c{number}")
@@ -110,17 +111,8 @@ def _pairs(plan: ProbePlan) -> list[tuple[ShellContext, ShellAccount]]:
 
 
 def _settings(plan: ProbePlan) -> str:
-    return assign(
-        prefix=plan.prefix,
-        user=plan.user,
-        build_user=plan.build_user,
-        alone="yes" if plan.alone else "",
-        link=plan.link,
-    )
-
-
-def _login(plan: ProbePlan) -> str:
-    return f"{'' if _in_job(plan) else f'as {quote(plan.user)} '}/bin/bash -l"
+    same = {name: getattr(plan, name) for name in ("prefix", "user", "build_user", "link")}
+    return assign(**same, alone="yes" if plan.alone else "")
 
 
 def _in_job(plan: ProbePlan) -> bool:

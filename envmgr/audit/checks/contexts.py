@@ -18,10 +18,11 @@ import re
 
 from envmgr.audit.model import AskedShell, Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.shell.modulepath import generations_in_path
+from envmgr.audit.shell.shared_shell import elements
 from envmgr.audit.table import Steps, fields_of, short
 from envmgr.modules.node_paths import SLURM_LINE
 from envmgr.nodes.sets import fold
+from envmgr.probe.model import Facts
 from envmgr.probe.shell import NO_USER, NO_USER_HINT
 from envmgr.system.shelltext import assign, script_text
 
@@ -92,7 +93,7 @@ def _module_command(shell: AskedShell, evidence: Evidence) -> Rows:
 def _not_loaded(shell: AskedShell, evidence: Evidence) -> Rows:
     """Yield nodes on which the first entry is not loaded, if the check `loading` does not report that."""
     usable = shell.only(
-        lambda facts: facts.get(f"{shell.key}module") == "yes" and bool(generations_in_path(facts, shell, evidence))
+        lambda facts: facts.get(f"{shell.key}module") == "yes" and bool(_in_path(facts, shell, evidence))
     )
     entry = evidence.plan.first
     reported = usable.fleet.only(lambda facts: f"loading.failed.{entry}" in facts).nodes
@@ -103,12 +104,19 @@ def _not_loaded(shell: AskedShell, evidence: Evidence) -> Rows:
             yield evidence.say("not_loaded", nodes, shell, entry=entry, said=words, cause=cause)
 
 
+def _in_path(facts: Facts, shell: AskedShell, evidence: Evidence) -> list[str]:
+    """Return the generations that MODULEPATH has: numbers, or `current`."""
+    pattern = re.compile(re.escape(f"{evidence.site.prefix}/") + r"(?:generations/([0-9]{4,})|(current))/modules")
+    matches = (pattern.fullmatch(part) for part in elements(facts.get(f"{shell.key}modulepath", "")))
+    return [m[1] or m[2] for m in matches if m]
+
+
 def _generations(shell: AskedShell, evidence: Evidence) -> Rows:
     if evidence.published is None:
         return
     wanted = evidence.published.record.number
     for group in shell.fleet.groups:
-        nodes, numbers = group.nodes, generations_in_path(group.facts, shell, evidence)
+        nodes, numbers = group.nodes, _in_path(group.facts, shell, evidence)
         if numbers == [f"{wanted:04d}"]:
             continue
         each = (f"generation {int(n)}" if n.isdecimal() else f"{evidence.site.prefix}/{n}" for n in numbers)

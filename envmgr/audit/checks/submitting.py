@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows, scripts
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.shell.modulepath import elements
+from envmgr.audit.shell.shared_shell import elements
 from envmgr.audit.shell.submit_options import refused_by
 from envmgr.probe.model import Facts
 from envmgr.system.shelltext import script_text

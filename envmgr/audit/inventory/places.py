@@ -14,7 +14,6 @@ from envmgr.probe.model import Group
 
 _SLURM = "slurm"
 _IN_JOBS = ("account", "daemon", "file", "limit", "link", "prog")  # a job may have mounts and folders of its own
-_NONE: frozenset[str] = frozenset()
 
 
 def places_of(evidence: Evidence) -> tuple[Place, ...]:
@@ -40,10 +39,7 @@ def _read(name: str, where: str, scope: Scope, groups: Sequence[Group]) -> Place
 
 def _by_slurm(evidence: Evidence) -> list[tuple[NodeInventory, tuple[str, ...]]]:
     """Return what Slurm says of each node that it knows. It has no version of a node that never came up."""
-    rows = evidence.slurm.rows
-    found: list[tuple[NodeInventory, tuple[str, ...]]] = []
-    for node, name in slurm_names(rows, evidence.nodes).items():
-        values = {(_SLURM, key): value for key, value in rows[name].items()}
-        unread = frozenset[tuple[str, str]]() if "Version" in rows[name] else frozenset({(_SLURM, "Version")})
-        found.append((NodeInventory(values, _NONE, unread, _NONE), (node,)))
-    return found
+    rows, may_lack = evidence.slurm.rows, {(_SLURM, "Version")}
+    names = slurm_names(rows, evidence.nodes).items()
+    values = {node: {(_SLURM, key): value for key, value in rows[name].items()} for node, name in names}
+    return [(NodeInventory(of, unread=frozenset(may_lack - of.keys())), (node,)) for node, of in values.items()]

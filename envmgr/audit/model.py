@@ -195,10 +195,8 @@ class Check:
 
     `probe` gives POSIX shell text by stage, as for `ProbePart`. The text can also use `$generation` (a folder, or
     empty) and `$samples`. `judge` yields the other findings; it is pure. `ask_controller` asks this host after nodes
-    have answered; `evidence.answer` returns its result, by type. `gpu_probe` is the part of `probe` that looks at GPUs.
-    It is asked again in jobs that ask for a GPU, on nodes that hide theirs, and the answers come as
-    `evidence.gpu_jobs`. `submit_probe` is asked in one job that is submitted as users do (`evidence.as_users`). `explained` names nodes on
-    which modules cannot work at all, for a reason that this check reports: checks that want `modules` report nothing about them.
+    have answered; `evidence.answer` returns its result, by type. `explained` names nodes on which modules cannot work at
+    all, for a reason that this check reports: checks that want `modules` report nothing about them.
 
     `wants` lists what the check needs. `slurm` is read into the evidence only for a check that wants it. With `published`, it has nothing to look at if nothing is published. With
     `modules`, its findings follow from a missing Lmod or an unreachable prefix. `loads` means that it loads modules in
@@ -208,8 +206,6 @@ class Check:
     judge: Callable[[Evidence], Iterable[Loose]] = lambda _: ()
     probe: Probe = lambda _: {}
     ask_controller: Callable[[Controller, Evidence], object] = lambda *_: None
-    gpu_probe: Probe = lambda _: {}
-    submit_probe: Probe = lambda _: {}
     explained: Callable[[Evidence], frozenset[str]] = lambda _: frozenset()
     wants: frozenset[Want] = frozenset()
     loads: bool = False
@@ -220,10 +216,6 @@ class Check:
     def part(self) -> str:
         """Return its part of the probe's script; facts of the check begin with it."""
         return self.table.part
-
-    @property
-    def name(self) -> str:
-        return self.table.check
 
 
 def check_of(module: ModuleType) -> Check:

@@ -135,11 +135,6 @@ class CheckTable(FrozenModel):
     rows: Mapping[str, Words] = Field(default_factory=dict)
 
     @property
-    def keys(self) -> frozenset[str]:
-        """Return the keys and patterns of its facts; those of contexts without the beginning that names the shell."""
-        return frozenset([*self.node, *self.prefix, *self.context, *self.login])
-
-    @property
     def check(self) -> str:
         """Return the name of the check, as users type it."""
         return self.part.replace("_", "-")

@@ -57,10 +57,6 @@ class HashedFolder:
                 found.append(f"d {mode:o} {path}")
         return sorted(map(os.fsencode, found))
 
-    def sum_of_listing(self) -> str:
-        """Return the sha256 of its records, each with a zero byte at its end."""
-        return sha256_bytes(b"".join(record + b"\0" for record in self.listing()))
-
 
 @dataclass(frozen=True, slots=True)
 class NodeFault:
@@ -85,7 +81,8 @@ class HashOnNodes:
 
     def ask(self, nodes: Sequence[str], places: Sequence[HashedFolder]) -> list[NodeFault]:
         """Return the faults with their nodes; a node that does not answer is also a fault."""
-        sums = [place.sum_of_listing() for place in places]
+        # Of the records, each with a zero byte at its end.
+        sums = [sha256_bytes(b"".join(record + b"\0" for record in place.listing())) for place in places]
         faults: list[NodeFault] = []
         differing: list[tuple[str, int]] = []
         for node, facts in self._told(nodes, self._script(places, {}), faults).items():
@@ -146,17 +143,14 @@ class HashOnNodes:
         listing = script_text(__file__, "list.sh")
         text = assign(verify_end=math.ceil(self.seconds), verify_most=_MOST, verify_list=listing)
         for number, records in wanted.items():
-            text += f"cat >\"$0.want.{number}\" <<'ENVMGR_WANT'\n{_as_lines(records)}ENVMGR_WANT\n"
+            # A here-document has lines, so a line break in a name becomes the byte 1, as in the node's own list.
+            lines = (f"{os.fsdecode(record)}\n" for record in (each.replace(b"\n", b"\1") for each in records))
+            text += f"cat >\"$0.want.{number}\" <<'ENVMGR_WANT'\n{''.join(lines)}ENVMGR_WANT\n"
         chosen = (word for n in wanted or range(len(places)) for word in (str(n), places[n].folder))
         text += f"set -- {words(*chosen)}\n{script_text(__file__, 'node.sh')}"
         user, seconds = self.site.build_user or "", math.ceil(self.seconds + _AROUND)
         plan = ProbePlan(prefix=str(self.site.prefix), user=user, build_user=user, seconds=seconds)
         return join_probes([ProbePart("verify", {"prefix": text})], plan)
-
-
-def _as_lines(records: Sequence[bytes]) -> str:
-    # A here-document has lines, so a line break in a name becomes the byte 1, as in the node's own list.
-    return "".join(f"{os.fsdecode(record.replace(bytes([10]), bytes([1])))}\n" for record in records)
 
 
 _WHAT = {"f": "sha256", "m": "mode", "l": "target", "d": "mode"}  # kind of a record -> what another value of it changed

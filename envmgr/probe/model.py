@@ -15,11 +15,12 @@ from envmgr.wording import did_you_mean
 Way = Literal["ssh", "slurm"]
 """The way to a node: over ssh, or by real batch jobs."""
 
-ProbeStage = Literal["node", "prefix", "context", "login"]
+ProbeStage = Literal["node", "prefix", "context", "login", "gpus", "job"]
 """The place where a part of the probe runs.
 
 `node`: first, as the connecting user; never touches the prefix, which may hang. `prefix`: once the prefix has answered.
-`context`: inside the shell of every context. `login`: inside the ordinary user's login bash, once.
+`context`: inside the shell of every context. `login`: inside the ordinary user's login bash, once. What an audit asks in
+jobs of its own: `gpus` in those that ask for a GPU, on nodes that hide theirs, and `job` in one that is submitted as users do.
 """
 
 

@@ -22,7 +22,7 @@ def ask_as_users(
     names = slurm_names(states, [node for node in nodes if node not in unfit])
     # The last idle one: jobs of the audit are submitted to the first nodes first.
     ordered = sorted(names, key=lambda node: states[names[node]][0].startswith("idle"))
-    if not ordered or not any(part.texts for part in parts):
+    if not ordered or not parts:
         return NO_FLEET
     folding = Folding(ordered[-1:])
     script = join_probes(parts, replace(plan, contexts=(), accounts=("user",)), stages=("node",))

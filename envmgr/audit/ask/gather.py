@@ -83,11 +83,9 @@ def gather(
         by_digest="ssh" in ways and len(nodes) >= _MANY and not (request.baseline or request.save_baseline),
     )
     if request.reference and request.reference not in nodes:
-        said, hint = (
-            " is not among the nodes of this audit",
-            "name one of them with `--reference`, or add it to `--nodes`",
-        )
-        raise InputError("unknown-node", f"{request.reference}{said}", context=fold(nodes), hint=hint)
+        said = f"{request.reference} is not among the nodes of this audit"
+        hint = "name one of them with `--reference`, or add it to `--nodes`"
+        raise InputError("unknown-node", said, context=fold(nodes), hint=hint)
     login: tuple[str, ...] = ()
     if not request.here:
         named = site.login_nodes
@@ -104,7 +102,6 @@ def gather(
         controller = {**controller, "gate": "ok"}
     if published is not None:
         plan = with_published(plan, published)
-    wanted = {want for check in checks.values() for want in check.wants}
     gathering = _Gathering(asker, checks, nodes, hosts, ways, lmod)
     evidence = gathering.evidence(plan, published, controller)
     if published is not None and newer_generations(evidence.mounts, published.record.number):
@@ -114,12 +111,12 @@ def gather(
         if again is not None and again.record.number != published.record.number:
             evidence = gathering.evidence(with_published(plan, again), again, controller)
     here = Controller(runner, sets, jobs="slurm" in ways, end=end)
-    slurm = here.slurm() if "slurm" in wanted else SlurmView()
+    slurm = here.slurm() if any("slurm" in check.wants for check in checks.values()) else SlurmView()
     evidence = replace(evidence, groups=_groups(sets, reporter), baseline=baseline, slurm=slurm)
     evidence = replace(evidence, kinds={} if evidence.groups else groups_by_kind(evidence))
     answers = {name: check.ask_controller(here, evidence) for name, check in checks.items()}
-    parts = [ProbePart(check.part, check.gpu_probe(plan)) for check in checks.values()]
-    evidence = replace(evidence, answers=answers, gpu_jobs=ask_gpu_jobs(evidence, parts, asker))
+    gpu_jobs = ask_gpu_jobs(evidence, _for_jobs("gpus", checks, plan), asker)
+    evidence = replace(evidence, answers=answers, gpu_jobs=gpu_jobs)
     return evidence, partial(_look_again, asker, evidence)
 
 
@@ -161,8 +158,8 @@ class _Gathering:
         if "slurm" in self.ways:
             began, clean = time.monotonic(), found.get("ssh", look)
             with ThreadPoolExecutor(2) as pool:
-                of_jobs = [ProbePart(check.part, check.submit_probe(plan)) for check in self.checks.values()]
-                canary = pool.submit(ask_as_users, self.nodes, clean, plan, of_jobs, asker)
+                of_job = _for_jobs("job", self.checks, plan)
+                canary = pool.submit(ask_as_users, self.nodes, clean, plan, of_job, asker)
                 kept_out = pool.submit(asker.kept_out, told.among(self.nodes if "ssh" in found else ()), parts, plan)
                 found |= asker.slurm(self.nodes, clean, plan, parts, in_jobs, whole="ssh" not in self.ways)
                 as_users, in_job = canary.result(), kept_out.result()
@@ -196,6 +193,12 @@ class _Gathering:
         folder, command = Prefix(plan.site.prefix).generation(plan.number), self.lmod.commands / "lmod"
         modules, lmodrc = folder / "modules", folder / "lmodrc.lua"
         return expected_effects(command, modules, lmodrc, plan.samples, self.asker.runner, self.asker.left)
+
+
+def _for_jobs(stage: ProbeStage, checks: Mapping[str, Check], plan: AuditPlan) -> list[ProbePart]:
+    """Return the parts of jobs for this stage, as what they ask the node."""
+    asked = ((check.part, check.probe(plan)) for check in checks.values())
+    return [ProbePart(part, {"node": texts[stage]}) for part, texts in asked if stage in texts]
 
 
 def _with_sections(told: Fleet, plan: AuditPlan, asker: Asker) -> Fleet:

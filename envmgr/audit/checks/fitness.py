@@ -40,14 +40,11 @@ from envmgr.system.shelltext import assign, script_text
 SMI_SECONDS = 6  # without its persistence daemon a driver needs one or two to wake up
 
 
-def probe(plan: AuditPlan) -> ProbeTexts:
+def probe(plan: AuditPlan) -> ProbeTexts:  # noqa: ARG001 - the same for every plan
     flags = sorted({flag for needed in level_flags().values() for flag in needed} | {"pni"})
-    return {"node": gpu_probe(plan)["node"] + assign(fitness_flags="|".join(flags)) + script_text(__file__, "node.sh")}
-
-
-def gpu_probe(plan: AuditPlan) -> ProbeTexts:  # noqa: ARG001 - the same for every plan
-    text = (shipped("nodesetup") / "gpus.sh").read_text("utf-8") + script_text(__file__, "gpus.sh")
-    return {"node": assign(fitness_seconds=SMI_SECONDS) + text}
+    gpus = assign(fitness_seconds=SMI_SECONDS) + (shipped("nodesetup") / "gpus.sh").read_text("utf-8")
+    gpus += script_text(__file__, "gpus.sh")
+    return {"gpus": gpus, "node": gpus + assign(fitness_flags="|".join(flags)) + script_text(__file__, "node.sh")}
 
 
 def judge(evidence: Evidence) -> Rows:
@@ -75,11 +72,11 @@ def _smi(evidence: Evidence) -> Iterator[SaidOf]:
         elif not is_hidden({"fitness.smi": said}):
             yield say("smi_fails", said=said), nodes
         for node in nodes if is_hidden({"fitness.smi": said}) else ():
-            answer = answers.get(node)
-            if answer is not None and answer.kind == "none":
-                yield say("none_in_a_job", answer=answer.text), [node]
-            elif answer is not None or node in listing:
-                yield say("hidden", answer=f"; {answer.text}" if answer else "", job=job), [node]
+            answer, is_fault = answers.get(node, ("", False))
+            if is_fault:
+                yield say("none_in_a_job", answer=answer), [node]
+            elif answer or node in listing:
+                yield say("hidden", answer=f"; {answer}" if answer else "", job=job), [node]
 
 
 def _entry(
@@ -125,4 +122,4 @@ def _hint(reason: str, evidence: Evidence) -> str:
     return hint_by(evidence.table.words, reason, driver=driver, cuda=cuda)
 
 
-CHECK = Check(judge=judge, probe=probe, gpu_probe=gpu_probe)
+CHECK = Check(judge=judge, probe=probe)

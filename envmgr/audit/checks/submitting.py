@@ -11,12 +11,10 @@ others), that variable is the error, and the nodes are a note.
 
 from __future__ import annotations
 
-from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows, scripts
-from envmgr.audit.plan import AuditPlan
+from envmgr.audit.model import Check, Evidence, Rows, scripts
 from envmgr.audit.shell.shared_shell import elements
 from envmgr.audit.shell.submit_options import refused_by
 from envmgr.probe.model import Facts
-from envmgr.system.shelltext import script_text
 
 _IN_WORDS = {
     "MODULEPATH": "the folders of modules",
@@ -24,10 +22,6 @@ _IN_WORDS = {
     "PATH": "the module's programs",
     "ENVMGR_CANARY": "exported variables",
 }
-
-
-def submit_probe(plan: AuditPlan) -> ProbeTexts:  # noqa: ARG001 - the same for every plan
-    return {"node": script_text(__file__, "job.sh")}
 
 
 def judge(evidence: Evidence) -> Rows:
@@ -64,4 +58,4 @@ def _lacks(name: str, place: str, facts: Facts) -> bool:
     return got is not None and not set(elements(wanted)) <= set(elements(got))
 
 
-CHECK = Check(judge=judge, probe=scripts(__file__, "login"), submit_probe=submit_probe)
+CHECK = Check(judge=judge, probe=scripts(__file__, "login", "job"))

@@ -10,13 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from envmgr.audit.findings import Loose
-from envmgr.audit.fit.install_facts import is_seen
 from envmgr.audit.model import QUORUM, Evidence
 from envmgr.audit.table import short
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, Verdict, cpu_level, judge_gpu, unfit
 from envmgr.catalog.gpus import Gpu, is_capability
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import Facts, grouped
+from envmgr.probe.model import Facts, grouped, number_in
 
 BY = "fitness"  # the check that asks for the facts of the matrix
 
@@ -210,7 +209,7 @@ def _outcome(needs: NodeNeeds, told: _GpuAnswer, place: int | None) -> tuple[boo
         return False, (_UNKNOWN,)
     if reasons := unfit(needs, told.facts):
         return False, reasons
-    if place is None or not is_seen(place, told.raw):
+    if place is None or place >= (number_in(told.raw, "software.seen") or 0):
         return None, (f"not looked at: {'its install' if place is not None else 'installs'}",)
     judged = judge_gpu(needs, told.facts)
     if judged is None or judged.verdict == Verdict.FULL:

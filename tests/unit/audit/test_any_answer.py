@@ -31,9 +31,8 @@ VALUE = st.sampled_from([*ODD, "{0.__class__}", "%s", "no end", "hung", "a\nb c\
 
 def keys_of(*checks: Check) -> list[str]:
     """A key of each fact that these checks declare or read, and of every probe's."""
-    own: set[str] = set(ENGINE.keys)
-    for check in checks:
-        of = check.table
+    own: set[str] = set(ENGINE.context)
+    for of in (ENGINE, *(check.table for check in checks)):
         own |= {*of.node, *of.prefix, *of.login, *of.reads}
         own |= {f"ctx.bash-login.{account}.{key}" for _, account, _ in ASKED for key in of.context}
     return sorted(key.replace("*", "x/1") for key in own)

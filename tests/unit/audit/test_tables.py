@@ -123,7 +123,13 @@ def literals(path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("given", TABLES)
 def test_check_may_read_every_fact_that_its_module_names(given: CheckTable) -> None:
-    every = {key for check in CHECKS.values() for key in check.table.keys}
+    facts = [
+        facts
+        for check in CHECKS.values()
+        for of in [check.table]
+        for facts in (of.node, of.prefix, of.context, of.login)
+    ]
+    every = {key for of in facts for key in of}
     may = given.model_copy(update={"node": {**given.node, **dict.fromkeys(given.reads, Fact())}})
     for text in literals(FOLDER / f"{given.part}.py"):
         key = text.removeprefix("{}")

@@ -18,7 +18,7 @@ from envmgr.audit.table import ENGINE
 from envmgr.catalog.recipe_parts import Requires
 from envmgr.nodes.sets import expand
 from envmgr.probe.model import CONTEXTS, ShellAccount
-from tests.helpers.evidence import OURS, evidence, table_of
+from tests.helpers.evidence import OURS, evidence, keys, table_of
 
 CHECKS = all_checks()
 LOGIN = next(context for context in CONTEXTS if context.name == "bash-login")
@@ -31,8 +31,9 @@ VALUE = st.sampled_from([*ODD, "{0.__class__}", "%s", "no end", "hung", "a\nb c\
 
 def keys_of(*checks: Check) -> list[str]:
     """A key of each fact that these checks declare or read, and of every probe's."""
-    own: set[str] = set(ENGINE.context)
-    for of in (ENGINE, *(check.table for check in checks)):
+    own: set[str] = keys(ENGINE)
+    for check in checks:
+        of = check.table
         own |= {*of.node, *of.prefix, *of.login, *of.reads}
         own |= {f"ctx.bash-login.{account}.{key}" for _, account, _ in ASKED for key in of.context}
     return sorted(key.replace("*", "x/1") for key in own)

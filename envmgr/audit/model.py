@@ -164,14 +164,6 @@ class AskedShell:
         """Return the place of a finding about it: `bash-login (alice)`."""
         return f"{self.context.name} ({self.user})"
 
-    def only(self, wanted: Callable[[Facts], bool]) -> AskedShell:
-        """Return it with the answers of which `wanted(facts)` is true."""
-        return replace(self, fleet=self.fleet.only(wanted))
-
-    def having(self, fact: str) -> AskedShell:
-        """Return it with the answers that have a fact."""
-        return self.only(lambda facts: f"{self.key}{fact}" in facts)
-
     def by_value(self, fact: str, *, default: str | None = None) -> dict[str, tuple[str, ...]]:
         return self.fleet.by_value(f"{self.key}{fact}", default=default)
 

@@ -136,7 +136,7 @@ class HashOnNodes:
             why |= dict.fromkeys(of_gate if gate != "ok" else (), said)
         faults += [NodeFault(node, "", why[node]) for node in nodes if node in why]
         self.unseen |= why.keys()
-        return fleet.where("gate", "ok").told
+        return {node: facts for node, facts in fleet.told.items() if node not in why}
 
     def _script(self, places: Sequence[HashedFolder], wanted: Mapping[int, Sequence[bytes]]) -> str:
         """For the places of `wanted` with their records, for all without any."""

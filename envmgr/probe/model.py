@@ -126,10 +126,6 @@ class Fleet:
     def only(self, wanted: Callable[[Facts], bool]) -> Fleet:
         return replace(self, groups=tuple(g for g in self.groups if wanted(g.facts)))
 
-    def where(self, key: str, value: str) -> Fleet:
-        """Return the nodes whose fact `key` is `value`."""
-        return self.only(lambda facts: facts.get(key) == value)
-
     def among(self, nodes: Collection[str]) -> Fleet:
         """Return the answers of these nodes."""
         groups = (Group(group.facts, tuple(node for node in group.nodes if node in nodes)) for group in self.groups)

@@ -20,7 +20,6 @@ from envmgr.report import Reporter
 from envmgr.system.run import Runner, run_detached
 from envmgr.system.shelltext import assign, script_text
 
-_LIMIT = 4 << 20  # bytes of one node's answer
 Export = Literal["ALL", "NONE"]
 
 
@@ -84,17 +83,8 @@ class Asker:
         with self.reporter.stage(label, total=len(nodes), unit="nodes") as stage, ThreadPoolExecutor(1) as pool:
             take = folding.counting(stage)
             local = [pool.submit(self._ask_here, script) for _ in range(len(nodes) - len(far))]
-            ask_nodes(
-                far,
-                script,
-                site=self.site,
-                via="ssh",
-                runner=self.runner,
-                on_reply=take,
-                deadline=max(1.0, self.left),
-                limit=_LIMIT,
-                fresh=True,
-            )
+            left, site, runner = max(1.0, self.left), self.site, self.runner
+            ask_nodes(far, script, site=site, via="ssh", runner=runner, on_reply=take, deadline=left, fresh=True)
             for answer in local:
                 take(answer.result())
 
@@ -179,9 +169,7 @@ class Asker:
             on_reply=folding,
             export=_with_use(export, plan),
             user=plan.user if user == "" and os.geteuid() == 0 else None,
-            timeout=self.site.transport.node_timeout,
             deadline=max(1.0, (end or self.end) - time.monotonic()),
-            limit=_LIMIT,
             options=options,
             prepare=prepare,
         )

@@ -68,7 +68,7 @@ def _no_module_at_all(evidence: Evidence) -> Rows:
     """Yield that no login shell has a `module`. One that only some nodes lack is compared by the check `inventory`."""
     logins = [shell.by_value("module") for shell in evidence.each_shell() if shell.context.name == "bash-login"]
     if any(logins) and {value for login in logins for value in login} == {"no"}:
-        nodes = dict.fromkeys(node for login in logins for node in login["no"])
+        nodes = dict.fromkeys(node for login in logins for node in login.get("no", ()))
         yield evidence.say("no_module_at_all", nodes, evidence.user_login)
 
 

@@ -48,10 +48,7 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Images:
     staging = evidence.site.staging
     entries = {} if evidence.published is None else evidence.published.record.entries
     chosen = staging.chosen(entries)
-    wanted: dict[str, str] = {}
-    for name in chosen:
-        for path in entries[name].paths:
-            wanted.setdefault(str(prefix.install_at(path).path), name)
+    wanted = {str(prefix.install_at(path).path): name for name in reversed(chosen) for path in entries[name].paths}
     sums = {}
     for path in {*wanted, *(fields_of(line, 2)[0] for line in evidence.mounts.by_line("images.mounted"))}:
         install = _install(prefix, path)

@@ -27,7 +27,8 @@ def probe(plan: AuditPlan) -> ProbeTexts:
 def judge(evidence: Evidence) -> Rows:
     if evidence.published is None:
         return
-    fleet = evidence.shells.where("current", f"generations/{evidence.published.record.number:04d}")
+    current = f"generations/{evidence.published.record.number:04d}"
+    fleet = evidence.shells.only(lambda facts: facts.get("current") == current)
     for entry in evidence.plan.samples:
         for said, nodes in fleet.by_value(f"loading.failed.{entry}").items():
             yield evidence.say("failed", nodes, entry=entry, said=said)

@@ -18,7 +18,7 @@ from operator import itemgetter
 from envmgr.audit.controller import SlurmView
 from envmgr.audit.look import Look, Said, looked_at, say
 from envmgr.audit.model import Check, Evidence, Rows
-from envmgr.audit.shell.submit_options import refused_by
+from envmgr.audit.shell.shared_shell import refused_by
 from envmgr.audit.table import hint_by
 from envmgr.nodes.envelope import Reply
 from envmgr.nodes.sets import fold

@@ -125,10 +125,11 @@ def _severity(fault: str) -> Severity:
 def _in_shell(install: ExpectedInstall, look: Look) -> Iterator[Said]:
     """Yield a first program that is not the install's, or does not start, once the entry is loaded in this shell."""
     entry, path, name = _names(install)
-    if (said := look.get("program", path)) != path:
+    if (said := look.get("program")) != path and look.has("program"):
         found = "a function of the shell" if said == name else said or "not in PATH"
         cause = "" if said == name else name if said.startswith("alias ") else "PATH"
         yield say("another", entry=entry, path=path, name=name, found=found, cause=cause)
+    if said != path:
         return  # another program that fails to start says nothing about the install
     if (said := look.get("prompted", path)) != path:
         yield say("prompted", entry=entry, path=path, name=name, found=said or "not in PATH")

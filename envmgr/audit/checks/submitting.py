@@ -12,8 +12,7 @@ others), that variable is the error, and the nodes are a note.
 from __future__ import annotations
 
 from envmgr.audit.model import Check, Evidence, Rows, scripts
-from envmgr.audit.shell.shared_shell import elements
-from envmgr.audit.shell.submit_options import refused_by
+from envmgr.audit.shell.shared_shell import elements, refused_by
 from envmgr.probe.model import Facts
 
 _IN_WORDS = {

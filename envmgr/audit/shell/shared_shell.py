@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from envmgr.probe.model import Fleet
+from envmgr.probe.model import Facts, Fleet
 from envmgr.system.run import Runner, run_detached
 from envmgr.system.shelltext import assign, script_text, words
 
+_OPTIONS = {"clusters": "cluster", "constraint": "feature", "gpus": "gres", "licenses": "license"}
 _SECONDS = 20.0  # for one entry; the prefix may begin to hang
 
 
@@ -23,6 +24,18 @@ def elements(path: str) -> list[str]:
     """Return the parts of MODULEPATH as Lmod reads it: no empty parts, no repetitions, no trailing slashes."""
     parts = (re.sub(r"/+", "/", part).rstrip("/") or "/" for part in path.split(":") if part)
     return list(dict.fromkeys(parts))
+
+
+def refused_by(said: str, facts: Facts) -> Iterator[tuple[str, str]]:
+    """Yield name and value of each variable in `submitting.variables` that a refusal of Slurm names, or whose option it
+    does: Slurm's commands take some variables of the submitting shell for options.
+    """
+    refusal = said.lower().replace(" ", "")
+    for line in facts.get("submitting.variables", "").splitlines():
+        name, _, value = line.partition("=")
+        option = name.split("_")[1].lower()
+        if name in said or (name != "SLURM_CONF" and _OPTIONS.get(option, option) in refusal):
+            yield name, value
 
 
 def changed_lines(text: str, reference: str) -> str:

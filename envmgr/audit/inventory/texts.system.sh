@@ -152,11 +152,11 @@ $inventory_file
 # shellcheck disable=SC2016 # awk's
 inventory_trees() {
   set -- /var/log /var/spool /var/lib
-  for inventory_folder in /usr/lib /usr/lib64 /usr/libexec /usr/share/lmod /usr/local /opt; do
+  for inventory_folder in /usr/lib /usr/lib64 /usr/libexec /usr/include /usr/share /usr/local /opt; do
     if inventory_near "$inventory_folder"; then set -- "$@" "$inventory_folder"; fi
   done
   mkdir "$0.trees"
-  find "$@" -xdev \( -name __pycache__ -o -path /usr/lib/modules -o -path /usr/lib/firmware -o -path '/*/*/*/*/*/*/*/*' -o -path '/var/*/*/*' -o -path /var/lib/envmgr -o -path /usr/local/bin/envmgr \) -prune \
+  find "$@" -xdev \( -name __pycache__ -o -path /usr/lib/modules -o -path /usr/lib/firmware -o -path /usr/share/man -o -path /usr/share/doc -o -path /usr/share/icons -o -path '/*/*/*/*/*/*/*/*' -o -path '/var/*/*/*' -o -path /var/lib/envmgr -o -path /usr/local/bin/envmgr \) -prune \
     -o -path '/var/*' ! -type d -o -type f -printf '%h\t%f %m %U %s\n' -o -printf '%h\t%f %y %m %U %l\n' 2>/dev/null | sort | awk -F '\t' -v there="$0.trees/" '
     $1 != folder {
       folder = $1

@@ -149,7 +149,7 @@ def _has(each: Difference, of: Difference) -> bool:
     """Return whether a difference is there because of another one: of what holds it, or has its rows."""
     kept_in = KINDS[of.kind].kept_in
     rows = each.kind in ("file", "link") and kept_in and re.match(kept_in, each.path)
-    return _holds(each, of.path) or is_its_file(each, f"{of.key} {of.value}") or bool(rows)
+    return _holds(each, of.path) or is_its_file(each, f"{of.key} {of.value} {of.right}") or bool(rows)
 
 
 def _holds(of: Difference, path: str) -> bool:

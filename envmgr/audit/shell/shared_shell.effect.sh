@@ -10,7 +10,7 @@ effect() {
     MODULEPATH="$2" LMOD_RC="$3" ${effect_cached:+"LMOD_CACHED_LOADS=$effect_cached"} ${effect_mark:+"ENVMGR_AUDIT=$effect_mark"} /bin/sh -c '
       cd / && text=$("$1" sh load $2) && eval "$text" && env -0' sh "$1" "$4" >"${scratch?}" || return 1
   LC_ALL=C sort -z "$scratch" | tr '\n\000' '\037\n' | grep -v -E \
-    '^(MODULEPATH|__MODULES_[A-Z]*|MODULES_[A-Z_]*|ENVMGR_GPU_NOTE|ENVMGR_AUDIT|ENVMGR_USAGE|LMOD_[A-Z0-9_]*|_ModuleTable[A-Za-z0-9_]*|__LMOD_[^=]*|LOADEDMODULES|_LMFILES_|HOME|USER|PWD|OLDPWD|SHLVL|_)='
+    '^(MODULEPATH|__MODULES_[A-Z]*|MODULES_[A-Z_]*|ENVMGR_GPU_NOTE|ENVMGR_AUDIT|ENVMGR_USAGE|LMOD_[A-Z0-9_]*|_ModuleTable[A-Za-z0-9_]*|__LMOD_[^=]*|_LMFILES_|HOME|USER|PWD|OLDPWD|SHLVL|_)='
 }
 
 end_marked() {

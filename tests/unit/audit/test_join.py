@@ -233,6 +233,17 @@ def test_module_that_needs_a_modulefile_of_another_name_follows_from_that_file()
     ]
 
 
+def test_module_that_another_one_spoils_follows_from_the_file_of_that() -> None:
+    usual = {"site_modules.loads.hdf5/1": "yes", "site_modules.sets.hdf5/1": "LOADEDMODULES=gcc/12.2:hdf5/1"}
+    told = judged(
+        {"inventory.modfile": r"/opt/m/gcc/12.2.lua\ty", "site_modules.failed.hdf5/1": "sh: 2: env: not found"},
+        usual={"inventory.modfile": r"/opt/m/gcc/12.2.lua\tx", **usual},
+    )
+    assert [text.partition(" | ")[0] for text in told] == [
+        "warning c2: /opt/m/gcc/12.2.lua: the modulefile /opt/m/gcc/12.2.lua is not as on others (and 1 difference that come with it)"
+    ]
+
+
 def test_login_node_that_has_no_room_is_told_so_though_it_has_no_like_node() -> None:
     told = judged({}, usual={}, nodes=NODES, login={"inventory.room": r"/home\tfull"})
     assert [text.partition(" | ")[0] for text in told] == [

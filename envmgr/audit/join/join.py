@@ -78,7 +78,7 @@ class OfNode:
         if lost is None and place and place not in usual:
             return Root(place)
         file = lost or self._first(lambda each: self._names(each, name.lstrip(":")))
-        read = self._view.seen.read(self.node, *_shell(of.where))
+        read = self._view.read(self.node, *_shell(of.where))
         below = file or self._first(lambda each: _leads_below(of, each.path) or each.path in read)
         if below is None and _shell(of.where)[1] == "user":
             below = self._first(lambda each: each.kind == "account" and each.key.split(" ")[0] == self._view.user)
@@ -149,7 +149,8 @@ def _has(each: Difference, of: Difference) -> bool:
     """Return whether a difference is there because of another one: of what holds it, or has its rows."""
     kept_in = KINDS[of.kind].kept_in
     rows = each.kind in ("file", "link") and kept_in and re.match(kept_in, each.path)
-    return _holds(each, of.path) or is_its_file(each, f"{of.key} {of.value} {of.right}") or bool(rows)
+    stopped = each.kind == "daemon" and of.value is None and re.match(rf"{each.key}\W", of.key)  # it has no limits
+    return _holds(each, of.path) or is_its_file(each, f"{of.key} {of.value} {of.right}") or bool(rows or stopped)
 
 
 def _holds(of: Difference, path: str) -> bool:
@@ -185,7 +186,10 @@ def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -
             broken.add((harm.node, harm.context.name))
     rooted = [(node, of, _root(of, node, of_node, view)) for node, each in of_node.items() for of in each.all]
     alone = Counter((node, of.where) for node, of, root in rooted if of.where and root == _own(of))
+    explained = {of for _, of, root in rooted if root != _own(of)}
     for node, of, by_itself in rooted:
+        if not of.known and of in explained and by_itself == _own(of):
+            continue  # what explains it is on the other nodes
         root = Root(of.where) if alone[node, of.where] >= _MANY and by_itself == _own(of) else by_itself
         at = (root.file, False, of_node[node].state(root))
         found = causes.get(at)
@@ -202,7 +206,8 @@ def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -
 
 def _root(of: Difference, node: str, of_node: Mapping[str, OfNode], view: View) -> Root:
     """Return what a difference of a node comes from. Of nodes that have the same one few were looked at again, and stand for all."""
-    looked = node if node in view.seen.facts else next((n for n in of.nodes if n in view.seen.facts), node)
+    same = of.nodes if node in of.nodes else of.others
+    looked = node if node in view.seen.facts else next((n for n in same if n in view.seen.facts), node)
     return of_node[looked].root(of)
 
 

@@ -36,6 +36,10 @@ class View:
             return None
         return harm.node, traced_shell(harm.context), harm.account
 
+    def read(self, node: str, context: str, account: str) -> frozenset[str]:
+        """Return the files that the start of that shell reads there, or on nodes that are right: one that is broken is read to no end."""
+        return frozenset[str]().union(*(self.seen.read(of, context, account) for of in (node, *self.normal)))
+
     def sets(self, harm: Harm, name: str) -> str:
         """Return FILE:LINE of what sets NAME in the shell of a harm."""
         shell = self.shell(harm)
@@ -108,7 +112,7 @@ def _variable(harm: Harm, of: Difference, _: View) -> bool:
 
 def _read_by_it(harm: Harm, of: Difference, view: View) -> bool:
     shell = view.shell(harm)
-    return bool(of.path) and of.kind in ("file", "link") and shell is not None and of.path in view.seen.read(*shell)
+    return bool(of.path) and of.kind in ("file", "link") and shell is not None and of.path in view.read(*shell)
 
 
 def _library(harm: Harm, of: Difference, _: View) -> bool:

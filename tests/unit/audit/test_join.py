@@ -34,15 +34,17 @@ def judged(
     later: tuple[Loose, ...] = (),
     files: tuple[str, ...] | None = None,
     login: Mapping[str, str] | None = None,
+    silent: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Each cause, `severity nodes: where: found | hint`, and behind each `>` what follows from it.
 
     `odd` are facts that c2 has instead of the `usual` ones of all nodes; `files` those of which the text is asked for, `login` what
-    a login node has.
+    a login node has. Nodes of `silent` lack a fact.
     """
     looked = dict.fromkeys(("inventory.looked.node", "inventory.looked.login"), "yes")
     base = {**looked, f"{LOGIN}inventory.looked.context": "yes", **(usual or {})}
     answers = {node: {**base, **odd} if node == "c2" else base for node in nodes}
+    answers |= {node: {key: base[key] for key in base if key != fact} for node, fact in (silent or {}).items()}
     answers |= {} if login is None else {"x1": base | login}
     asked = ((CONTEXTS[0], "user", "ssh"),)
     contexts = Check(judge=lambda _: harms, table=CheckTable(part="contexts"))
@@ -241,6 +243,39 @@ def test_module_that_another_one_spoils_follows_from_the_file_of_that() -> None:
     )
     assert [text.partition(" | ")[0] for text in told] == [
         "warning c2: /opt/m/gcc/12.2.lua: the modulefile /opt/m/gcc/12.2.lua is not as on others (and 1 difference that come with it)"
+    ]
+
+
+def test_limits_of_a_daemon_that_does_not_run_are_gone_with_it() -> None:
+    told = judged(
+        {"inventory.daemon": r"slurmd\tdoes not run", "inventory.limit": ""},
+        usual={"inventory.daemon": r"slurmd\truns", "inventory.limit": r"slurmd stack size\t8 8"},
+    )
+    assert [text.partition(" | ")[0] for text in told] == [
+        "warning c2: daemon slurmd: slurmd does not run here, and runs on others (and 1 difference that come with it)"
+    ]
+
+
+def test_file_that_right_nodes_read_explains_a_shell_that_cannot_read_it_to_its_end() -> None:
+    told = judged(
+        {f"{LOGIN}inventory.env": "", "inventory.file": rf"/etc/x\t{OTHER}"},
+        usual={f"{LOGIN}inventory.env": r"FOO\ta", "inventory.file": rf"/etc/x\t{FILE}"},
+        seen={"c1": {"second_look.bash-login.user": r"read\t/etc/x"}, "c2": {"second_look.text./etc/x": "if"}},
+    )
+    assert [text.partition(" | ")[0] for text in told] == [
+        "note c2: /etc/x: /etc/x is not as on others (and 1 difference that come with it)"
+    ]
+
+
+def test_halves_that_a_file_of_one_explains_are_not_told_of_the_other() -> None:
+    told = judged(
+        {f"{LOGIN}inventory.env": r"FOO\tb", "inventory.file": rf"/etc/x\t{OTHER}"},
+        usual={f"{LOGIN}inventory.env": r"FOO\ta", "inventory.file": rf"/etc/x\t{FILE}"},
+        seen={"c2": {"second_look.bash-login.user": r"set\tFOO\t/etc/x:1"}},
+        silent={"c3": f"{LOGIN}inventory.looked.context"},
+    )
+    assert [text.partition(" | ")[0] for text in told if " c3: " not in text] == [
+        "note c2: /etc/x: /etc/x is not as on others (and 1 difference that come with it)"
     ]
 
 

@@ -3,7 +3,7 @@
 # Behind second_look.shell.sh and second_look.csh.sh.
 : "${generation?}" "${look_seconds?}"
 
-# Of a trace: `read<TAB>FILE`, and `set<TAB>NAME<TAB>FILE:LINE` for the line that set NAME last: the nearest one below /etc or in the home, for
+# Of a trace: `read<TAB>FILE`, also of files that its commands name, and `set<TAB>NAME<TAB>FILE:LINE` for the line that set NAME last: the nearest one below /etc or in the home, for
 # others share a vendor's file. What a folder of a home has is not named. A command (`:module`, `:umask`) is a NAME, too; its words
 # are not sent. MODULEPATH is also named `MODULEPATH-`, where the folder of the generation went for good.
 look_lines() { # KEY HOME
@@ -52,6 +52,7 @@ look_lines() { # KEY HOME
         sub(/ .*/, "", name)
         last[":" name] = at
       }
+      if (text !~ /^[^ ]*=/) for (i = split(text, word, /[ \t"\047]+/); i > 0; i--) if (word[i] ~ /^\/[A-Za-z0-9_.+\/-]+$/ && !in_home(word[i])) seen[word[i]]
     }
     END {
       for (file in seen) print "@second_look." key "|read\t" file
@@ -104,9 +105,10 @@ look_paths() { # PATH ...
         look_way=$look_way/${look_rest%%/*}
         look_rest=${look_rest#"${look_rest%%/*}"}
         printf '%s\n' "$look_way" >>"$0.ways"
-        if [ -z "$look_to" ] && [ -h "$look_way" ] && look_to=$(readlink "$look_way"); then
+        if [ -h "$look_way" ] && look_to=$(readlink "$look_way"); then
           case $look_to in /*) ;; *) look_to=$look_above/$look_to ;; esac
           look_to=$(realpath -ms "$look_to$look_rest")
+          break
         fi
       done
       if [ -z "$look_to" ] && [ -n "$(find "$look_at" -maxdepth 0 -type f -perm -004 2>/dev/null)" ]; then

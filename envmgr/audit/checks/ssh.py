@@ -10,10 +10,14 @@ no fault. What else differs in /etc/ssh, the keys of known hosts among it, is co
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from envmgr.audit.like_nodes import as_on, values_of_like_nodes
 from envmgr.audit.model import Check, Evidence, Rows, scripts
+from envmgr.probe.model import CONTEXTS
 
 _WELL = ("in", "no job")
+_COMMAND = next(context for context in CONTEXTS if context.name == "bash-ssh")
 _LACKS = {"": "does not run", "ran": "has no `module`"}  # of what it runs
 
 
@@ -26,7 +30,8 @@ def judge(evidence: Evidence) -> Rows:
         most = max(values, key=len)
         for runs, nodes in values.items():
             if runs != most:
-                yield evidence.say("lacks", nodes, said=_LACKS[runs], right=as_on(values[most]))
+                shell = replace(evidence.user_login, context=_COMMAND) if runs else None
+                yield evidence.say("lacks", nodes, shell, said=_LACKS[runs], right=as_on(values[most]))
 
 
 CHECK = Check(judge=judge, probe=scripts(__file__, "node"))

@@ -75,14 +75,17 @@ class OfNode:
         if place and self._first(lambda each: each.path == _file(place)):
             return Root(place)
         lost = self._first(lambda each: any(each.path == _file(at) or _holds(each, _file(at)) for at in usual))
-        if lost is None and place and place not in usual:
+        # A file that does other things than on nodes that are right reads another one.
+        if lost is None and place and not self._is_read_elsewhere(place, *_shell(of.where)):
             return Root(place)
         file = lost or self._first(lambda each: self._names(each, name.lstrip(":")))
         read = self._view.read(self.node, *_shell(of.where))
         below = file or self._first(lambda each: _leads_below(of, each.path) or each.path in read)
         if below is None and _shell(of.where)[1] == "user":
             below = self._first(lambda each: each.kind == "account" and each.key.split(" ")[0] == self._view.user)
-        return self.root(below) if below is not None else own
+        if below is not None:
+            return self.root(below)
+        return Root(place) if place and place not in usual else own
 
     def state(self, root: Root) -> str:
         """Return what a root is here: of nodes on which it is something else each has its own cause."""
@@ -110,7 +113,9 @@ class OfNode:
             if (at := nearest(harm, of, self._view)) is not None
         ]
         best = min(ranked, default=None)
-        if traced and (best is None or best[0] >= _TRACED) and (place := self.traced(harm)):
+        place = self.traced(harm) if traced and (best is None or best[0] >= _TRACED) else ""
+        shell = self._view.shell(harm)
+        if place and (best is None or harm.alike or not shell or not self._is_read_elsewhere(place, *shell[1:])):
             return Root(place)
         return None if best is None else self.root(best[4])
 
@@ -123,6 +128,12 @@ class OfNode:
         own = harm.line if harm.line.startswith(("/etc/", "/root/", f"{self._view.home}/")) else ""  # no vendor's
         places = ((name, self._view.sets(here, name)) for name in wanted)
         return own or next((place for name, place in places if place and not self._is_usual(place, harm, name)), "")
+
+    def _is_read_elsewhere(self, place: str, context: str, account: str) -> bool:
+        """Return whether that shell of a node that is right reads the file of a line, too, and it is the same one here."""
+        file, right = _file(place), [node for node in self._view.normal if node != self.node]
+        there = any(file in self._view.seen.read(node, context, account) for node in right)
+        return there and self._first(lambda each: each.path == file) is None
 
     def _is_usual(self, place: str, harm: Harm, name: str) -> bool:
         """Return whether that line sets NAME on nodes that are right, too: what all have alike explains nothing that one has."""
@@ -161,9 +172,12 @@ def _holds(of: Difference, path: str) -> bool:
 
 
 def _leads_below(of: Difference, path: str) -> bool:
+    """Return whether a value names the path, or what is below it; or only one of both a folder that has it."""
     told = f"{of.value} {of.right} {of.key}"
+    value, right = ({*re.findall(r"/[^\s:]+", f"{text}")} for text in (of.value, of.right))
     named = (each == path or each.startswith(f"{path}/") for each in re.findall(r"/[^\s:]+", told))
-    return len(path) > 1 and (any(named) or is_library_in(path, told))
+    has = any(path.startswith(f"{each}/") for each in value ^ right if each.count("/") > 1)
+    return len(path) > 1 and (any(named) or has or is_library_in(path, told))
 
 
 def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -> list[Cause]:

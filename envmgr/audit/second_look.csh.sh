@@ -44,7 +44,7 @@ look_csh_places='
     if (sub(/^setenv +/, "", said)) { sub(/ +/, "=", said); said = "export " said }
     else if (/^set( -[a-z]+)* path( |=)/) said = "PATH="
     else if (/^source .*\//) { name = said; sub(/^source +/, "", name); gsub(/["\047;]/, "", name); sub(/^~\//, home "/", name); said = ". " name }
-    else if (!sub(/^unsetenv /, "unset ", said) && !sub(/^limit /, "ulimit ", said) && !/^(alias|unalias|umask|module|ml|exec|exit|cd)( |$)/) said = ":"
+    else if (!sub(/^unsetenv /, "unset ", said) && !sub(/^limit /, "ulimit ", said) && !/^(alias|unalias|umask|module|ml|exec|exit|cd)( |$)/) said = ": " $0
     print "+" place() ": " said
     fflush()
     if (name ~ /^\//) enter(name)

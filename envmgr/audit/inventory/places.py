@@ -23,7 +23,7 @@ def places_of(evidence: Evidence) -> tuple[Place, ...]:
     nodes = _read("nodes", "", "node", (*evidence.fleet.groups, *hosts))
     in_job = _read("", "", "node", evidence.in_job.groups if evidence.in_job else ()).only(_IN_JOBS)
     found = [replace(nodes, told=(*nodes.told, *in_job.told))]
-    found += [_read(f"modules ({evidence.plan.user})", "", "login", evidence.shells.groups)]
+    found += [_looked_into(_read(f"modules ({evidence.plan.user})", "", "login", evidence.shells.groups))]
     found += [_read(shell.where, shell.key, "shell", shell.fleet.groups) for shell in evidence.each_shell()]
     found += [Place("", "", told) for told in read_modules(evidence.shells)]
     return (*found, Place("", "", _by_slurm(evidence)))
@@ -37,6 +37,18 @@ def home_of(places: Iterable[Place], user: str) -> str:
 
 def _read(name: str, where: str, scope: Scope, groups: Sequence[Group]) -> Place:
     return Place(name, where, [(read_inventory(of.facts, where, scope), of.nodes) for of in groups])
+
+
+def _looked_into(place: Place) -> Place:
+    """Return the place of modulefiles: nothing is known of a folder that a node's MODULEPATH does not have."""
+    folders = [at for at in place.keys if at[1].endswith("/")]
+    told = []
+    for inventory, nodes in place.told:
+        other = tuple(folder for _, folder in folders if ("modfile", folder) not in inventory.values)
+        unread = (at for at in place.keys if other and at[1].startswith(other))
+        values = {at: value for at, value in inventory.values.items() if at not in folders}
+        told.append((replace(inventory, values=values, unread=inventory.unread.union(unread)), nodes))
+    return replace(place, told=told)
 
 
 def _by_slurm(evidence: Evidence) -> list[tuple[NodeInventory, tuple[str, ...]]]:

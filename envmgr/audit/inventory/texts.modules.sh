@@ -40,6 +40,7 @@ modules_look() {
   for modules_kind in modfile modpath; do
     modules_looked=yes
     while IFS= read -r modules_folder; do
+      printf 'modfile\t%s/\tlooked at\n' "$modules_folder"
       [ -d "$modules_folder" ] || continue
       with_limit "$modules_seconds" "$room/modules" "modules_$modules_kind" "$modules_folder"
       if [ "$?" = 124 ]; then modules_looked=; else cat "$room/modules"; fi

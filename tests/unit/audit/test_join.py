@@ -279,6 +279,12 @@ def test_halves_that_a_file_of_one_explains_are_not_told_of_the_other() -> None:
     ]
 
 
+def test_modulefiles_of_a_folder_that_a_shell_does_not_have_are_not_missing() -> None:
+    usual = {"inventory.modfile": "/opt/m/\\tlooked at\n/opt/m/gcc/12.lua\\tx"}
+    assert judged({"inventory.modfile": ""}, usual=usual) == []
+    assert len(judged({"inventory.modfile": r"/opt/m/\tlooked at"}, usual=usual)) == 1
+
+
 def test_login_node_that_has_no_room_is_told_so_though_it_has_no_like_node() -> None:
     told = judged({}, usual={}, nodes=NODES, login={"inventory.room": r"/home\tfull"})
     assert [text.partition(" | ")[0] for text in told] == [

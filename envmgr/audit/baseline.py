@@ -88,11 +88,8 @@ def read_baseline(path: Path) -> Baseline:
             for place, kinds in file.values.items()
         }
     except (ValueError, InputError) as error:
-        wrong = (
-            [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:4]]
-            if isinstance(error, ValidationError)
-            else str(error)
-        )
+        faults = error.errors()[:4] if isinstance(error, ValidationError) else []
+        wrong = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in faults] or str(error)
         raise InputError("baseline-unreadable", f"{path} is no baseline", context=wrong, hint=_HINT) from None
     return Baseline(path, values)
 

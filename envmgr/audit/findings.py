@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from envmgr.audit.hints import Action
 from envmgr.nodes.sets import expand, fold
-from envmgr.probe.model import ShellAccount
+from envmgr.probe.model import ShellAccount, grouped
 from envmgr.report import Finding
 from envmgr.wording import and_more
 
@@ -60,32 +60,21 @@ def as_caused(finding: AuditFinding, **given: Any) -> Caused:
 
 def joined(findings: Iterable[AuditFinding]) -> Iterator[AuditFinding]:
     """Yield one finding for those that differ only in their place: `bash-login, bash-ssh (root, alice)`."""
-    places: dict[AuditFinding, list[str]] = {}
-    for finding in findings:
-        places.setdefault(replace(finding, where=""), []).append(finding.where)
-    for finding, where in places.items():
+    for finding, where in grouped((replace(each, where=""), each.where) for each in findings).items():
         yield replace(finding, where=_joined_places(where))
 
 
 def _joined_places(where: Iterable[str]) -> str:
     """Join the places; those of the form `NAME (ACCOUNT)` with the same accounts are put together."""
-    accounts: dict[str, list[str]] = {}
-    for place in dict.fromkeys(where):
-        name, _, account = place.partition(" (")
-        accounts.setdefault(name, []).extend([account.rstrip(")")] if account else [])
-    names: dict[str, list[str]] = {}
-    for name, of_name in accounts.items():
-        names.setdefault(", ".join(of_name), []).append(name)
+    accounts = grouped(place.partition(" (")[::2] for place in dict.fromkeys(where))
+    names = grouped((", ".join(who.rstrip(")") for who in of if who), name) for name, of in accounts.items())
     return "; ".join(f"{', '.join(of)} ({who})" if who else and_more(of, _NAMED) for who, of in names.items())
 
 
 def same_on_nodes(loose: Iterable[Loose]) -> Iterator[Loose]:
     """Yield each finding once, with all nodes to which it applies; the steps of its hint on nodes are for all of these."""
-    found: dict[Loose, list[AuditFinding]] = {}
-    for one in loose:
-        bare = replace(one, finding=replace(one.finding, nodes="", actions=()))
-        found.setdefault(bare, []).append(one.finding)
-    for bare, of in found.items():
+    bare_ones = ((replace(one, finding=replace(one.finding, nodes="", actions=())), one.finding) for one in loose)
+    for bare, of in grouped(bare_ones).items():
         nodes = fold(node for finding in of if finding.nodes for node in expand(finding.nodes))
         actions = tuple(replace(each, nodes=nodes) if each.nodes else each for each in of[0].actions)
         yield replace(bare, finding=replace(bare.finding, nodes=nodes, actions=actions))

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from envmgr.audit.findings import AuditFinding, Caused, Loose, joined, same_on_nodes
 from envmgr.audit.inventory.facts import Place
 from envmgr.audit.inventory.places import places_of
 from envmgr.audit.join.stage import by_what_differs
-from envmgr.audit.model import Check, Evidence, worded
+from envmgr.audit.model import AskedShell, Check, Evidence, Rows
 from envmgr.audit.plan import Unread
-from envmgr.audit.rows import rows_of_table
 from envmgr.audit.second_look import LookAgain, Seen
-from envmgr.audit.table import ENGINE
+from envmgr.audit.table import ENGINE, Fact, fields_of
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Fleet, ProbeStage
 from envmgr.probe.shell import looked_key
@@ -51,7 +51,29 @@ def judge(
 def rows_of(check: Check, evidence: Evidence) -> list[Loose]:
     """Return the findings of one check, in its order."""
     given = replace(evidence, table=check.table)
-    return [*rows_of_table(given), *check.judge(given)]
+    return [*_rows_of_table(given), *check.judge(given)]
+
+
+def _rows_of_table(evidence: Evidence) -> Rows:
+    """Yield the facts that are findings wherever a node reports them, in the table's order; shell by shell for contexts."""
+    table = evidence.table
+    stages = ((table.node, evidence.fleet), (table.prefix, evidence.fleet.sound), (table.login, evidence.shells))
+    for facts, fleet in stages:
+        for key, fact in facts.items():
+            yield from _of_fact(key, fact, fleet, evidence, None)
+    if any(fact.found for fact in table.context.values()):
+        for shell in evidence.each_shell():
+            for key, fact in table.context.items():
+                yield from _of_fact(f"{shell.key}{key}", fact, shell.fleet, evidence, shell)
+
+
+def _of_fact(key: str, fact: Fact, fleet: Fleet, evidence: Evidence, shell: AskedShell | None) -> Rows:
+    beginning, star, _ = key.partition("*")
+    for name in (fleet.names(beginning) if star else [""]) if fact.found else ():
+        by = fleet.by_line if fact.lines else fleet.by_value
+        for said, nodes in by(f"{beginning}{name}").items():
+            given: dict[str, Any] = dict(zip(fact.fields, fields_of(said, len(fact.fields)), strict=False))
+            yield evidence.say(fact, nodes, shell, **{"value": said, "name": name, **given})
 
 
 def _without_consequences(loose: Iterable[Loose], dead: frozenset[str], checks: Mapping[str, Check]) -> Iterator[Loose]:
@@ -96,9 +118,10 @@ def why_unread(evidence: Evidence) -> Unread | None:
     return Unread("prefix-away", "; ".join(filter(None, (f"{evidence.site.prefix} {why}", seen))))
 
 
-def _of_engine(row: str, check: str, evidence: Evidence, nodes: Iterable[str] = (), **values: object) -> AuditFinding:
+def _of_engine(row: str, check: str, evidence: Evidence, nodes: Iterable[str] = (), **values: Any) -> AuditFinding:
     """Return a row of the engine's own table as a finding of a check."""
-    return worded(check, ENGINE.rows[row], evidence, nodes, None, {"check": check, **values}).finding
+    of_check = replace(evidence, table=ENGINE.model_copy(update={"part": check}))
+    return of_check.say(row, nodes, check=check, **values).finding
 
 
 def _not_looked_at(evidence: Evidence, checks: Mapping[str, Check]) -> Iterable[AuditFinding]:

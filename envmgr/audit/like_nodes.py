@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from envmgr.nodes.sets import fold
+from envmgr.probe.model import grouped
 
 if TYPE_CHECKING:
     from envmgr.audit.model import Evidence, Values
@@ -15,16 +16,11 @@ _NAMED = 64  # nodes that a finding about other nodes names
 
 def values_of_like_nodes(values: Values, evidence: Evidence) -> list[dict[str, tuple[str, ...]]]:
     """Return the values of each set of like nodes, the most common first if `values` are in that order."""
-    member: dict[str, set[str]] = {}
-    for name, nodes in (evidence.groups or evidence.kinds).items():
-        for node in nodes:
-            member.setdefault(node, set()).add(name)
-    found: dict[tuple[bool, frozenset[str]], dict[str, list[str]]] = {}
-    for value, nodes in values.items():
-        for node in nodes:
-            key = (node in evidence.login, frozenset(member.get(node, ())))
-            found.setdefault(key, {}).setdefault(value, []).append(node)
-    return [{value: tuple(nodes) for value, nodes in of_group.items()} for of_group in found.values()]
+    groups = evidence.groups or evidence.kinds
+    of = {node: frozenset(names) for node, names in grouped((n, name) for name in groups for n in groups[name]).items()}
+    each = (((node in evidence.login, of.get(node)), value, node) for value in values for node in values[value])
+    found = grouped((like, (value, node)) for like, value, node in each)
+    return [{value: tuple(nodes) for value, nodes in grouped(pairs).items()} for pairs in found.values()]
 
 
 def as_on(nodes: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from envmgr.audit.model import AskedShell, Evidence, Rows
-from envmgr.probe.model import Facts, Fleet
+from envmgr.probe.model import Facts, Fleet, grouped
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +83,7 @@ def folded(all_said: Iterable[SaidOf], evidence: Evidence, shell: AskedShell | N
 
     Without a shell, a row with a `cause` is about the login shell: a line of its start-up files is asked for.
     """
-    found: dict[tuple[object, ...], list[SaidOf]] = {}
-    for said, nodes in all_said:
-        found.setdefault(said.key, []).append((said, nodes))
-    for of in found.values():
+    for of in grouped((each[0].key, each) for each in all_said).values():
         row, words = of[0][0].row, of[0][0].words
         at = shell or (evidence.user_login if evidence.table.rows[row].cause else None)
         having = [node for _, nodes in of for node in nodes]

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
+from envmgr.audit.table import read_yaml
 from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.nodes.sets import expand
 from envmgr.report import Severity
@@ -21,23 +23,7 @@ MOST_NODES = 500  # nodes with series of their own: a broken cluster must not fl
 Sample = tuple[str, Mapping[str, str], float]
 """The name of a metric, its labels, and a value."""
 
-HELP = {
-    "envmgr_audit_timestamp_seconds": "When the last audit ended or failed, in seconds since the epoch.",
-    "envmgr_audit_success": "Whether the last audit could look: 1 also with findings, 0 when it failed "
-    "(exit codes 2, 3, 4).",
-    "envmgr_audit_error_info": "Why the last audit could not look: the reference of its error.",
-    "envmgr_audit_duration_seconds": "How long the last audit took.",
-    "envmgr_audit_nodes": "Nodes by how they were asked and whether they answered.",
-    "envmgr_audit_findings": "Findings by check and severity; nodes with the same fault are one finding.",
-    "envmgr_audit_affected_nodes": "Nodes that have findings of this check and severity.",
-    "envmgr_audit_node_findings": "Findings by node, check and severity; no series for a node without, and at most "
-    f"{MOST_NODES} nodes.",
-    "envmgr_audit_node_findings_omitted_nodes": "Nodes with findings that have no envmgr_audit_node_findings.",
-    "envmgr_published_generation": "Number of the published generation.",
-    "envmgr_published_entries": "Entries of the published generation.",
-    "envmgr_entry_unfit_nodes": "Nodes that answered and cannot run the entry.",
-    "envmgr_entry_staged_nodes": "Nodes that answered and have the whole entry mounted from their own disk.",
-}
+HELP: Mapping[str, str] = read_yaml(Path(__file__).with_suffix(".yaml"))
 
 
 def metrics_of(result: AuditResult) -> Iterator[Sample]:

@@ -16,7 +16,7 @@ from envmgr.audit.plan import AuditPlan, PublishedGeneration
 from envmgr.audit.table import NO_TABLE, CheckTable, Steps, Words, fill, read_table
 from envmgr.catalog.site import Site
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import CONTEXTS, Facts, Fleet, ProbePart, ProbeStage, ShellAccount, ShellContext
+from envmgr.probe.model import CONTEXTS, NO_FLEET, Facts, Fleet, ProbePart, ProbeStage, ShellAccount, ShellContext
 from envmgr.probe.prefix import mount_facts
 from envmgr.probe.shell import context_key, looked_key
 from envmgr.report import Severity
@@ -25,6 +25,8 @@ from envmgr.system.shelltext import assign, script_text
 _Answer = TypeVar("_Answer")
 Values = Mapping[str, tuple[str, ...]]
 """value -> the nodes that have it."""
+Asked = tuple[ShellContext, ShellAccount, str]
+"""A shell, and the way in which it was asked."""
 QUORUM = 3  # like nodes that must have answered before one of them is accused
 
 
@@ -44,8 +46,7 @@ class Evidence:
     the site's node groups with their nodes, `login` its login nodes and the host that sends jobs. `kinds` are groups by hardware, if no site defines
     groups. `logs` is node -> slurmd's first error, if a job ended without an answer.
 
-    `gpu_jobs` are the answers of jobs that asked for a GPU, for nodes that otherwise hide theirs, each with a reply;
-    None if no node does. `alone` means that nothing is published, here or on any node: users load only modules from
+    `gpu_jobs` are the answers of jobs that asked for a GPU, for nodes that otherwise hide theirs, each with a reply. `alone` means that nothing is published, here or on any node: users load only modules from
     other tools. With a `baseline`, nodes are right that have its values.
     """
 
@@ -54,12 +55,12 @@ class Evidence:
     nodes: tuple[str, ...]
     published: PublishedGeneration | None
     ways: Mapping[str, Fleet]
-    asked: tuple[tuple[ShellContext, ShellAccount, str], ...] = ()
+    asked: tuple[Asked, ...] = ()
     look: Fleet | None = None
-    here: Fleet | None = None
+    here: Fleet = NO_FLEET
     sender: str = ""
-    as_users: Fleet | None = None
-    in_job: Fleet | None = None
+    as_users: Fleet = NO_FLEET
+    in_job: Fleet = NO_FLEET
     controller: Facts = field(default_factory=dict)
     slurm: SlurmView = field(default_factory=SlurmView)
     answers: Mapping[str, object] = field(default_factory=dict)
@@ -67,7 +68,7 @@ class Evidence:
     kinds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     login: frozenset[str] = frozenset()
     logs: Mapping[str, str] = field(default_factory=dict)
-    gpu_jobs: Fleet | None = None
+    gpu_jobs: Fleet = NO_FLEET
     alone: bool = False
     baseline: Baseline | None = None
     table: CheckTable = NO_TABLE
@@ -79,7 +80,7 @@ class Evidence:
 
     def say(
         self,
-        row: str,
+        row: str | Words,
         nodes: Iterable[str] = (),
         shell: AskedShell | None = None,
         severity: Severity | None = None,
@@ -88,13 +89,19 @@ class Evidence:
         between: Iterable[str] = (),
         **values: object,
     ) -> Loose:
-        """Return a row of the check's table as a finding. `values`, `user`, `prefix` and `nodes` fill in its words.
+        """Return a row, of the check's table by its name, as a finding. `values`, `user`, `prefix` and `nodes` fill in its words.
 
-        `severity` and `hint` replace the row's own. `between` are nodes that differ from each other.
+        If it names no place, its place is the shell. `severity` and `hint` replace the row's own. `between` are nodes that
+        differ from each other.
         """
-        found = worded(self.check, self.table.rows[row], self, nodes, shell, values, hint=hint)
-        told = replace(found.finding, severity=severity or found.finding.severity, between=fold(between))
-        return replace(found, finding=told)
+        words, on, user = self.table.rows[row] if isinstance(row, str) else row, fold(nodes), (shell or self.plan).user
+        given = {"user": user, "prefix": self.site.prefix, "nodes": on, **values}
+        place = fill(words.where, given) or (shell.where if shell is not None else "")
+        steps = Steps.model_validate(hint or words.hint.filled(given))
+        said = (fill(words.found, given), fill(words.expected, given), steps.text, on, fold(between))
+        finding = AuditFinding(self.check, severity or words.severity, place, *said, actions=actions_of(steps, on))
+        names = tuple(fill(words.cause, given).split())
+        return Loose(finding, shell.context.name if shell else "", shell.account if shell else "", names)
 
     @property
     def fleet(self) -> Fleet:
@@ -136,10 +143,7 @@ class Evidence:
     @property
     def shells(self) -> Fleet:
         """Return the answers of sound nodes, and of hosts that send jobs: their shells are compared."""
-        fleet = self.fleet.sound
-        if self.here is None:
-            return fleet
-        return replace(fleet, groups=(*fleet.groups, *self.here.sound.groups))
+        return replace(self.fleet, groups=(*self.fleet.sound.groups, *self.here.sound.groups))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,31 +179,6 @@ class AskedShell:
         return self.fleet.by_value(f"{self.key}{fact}", default=default)
 
 
-def worded(
-    check: str,
-    row: Words,
-    evidence: Evidence,
-    nodes: Iterable[str],
-    shell: AskedShell | None,
-    values: Mapping[str, object],
-    *,
-    hint: str | Steps = "",
-) -> Loose:
-    """Return a finding of a check in the words of a table's row. If it names no place, its place is the shell; `hint`
-    replaces its own.
-    """
-    on = fold(nodes)
-    user = shell.user if shell is not None else evidence.plan.user
-    given = {"user": user, "prefix": evidence.site.prefix, "nodes": on, **values}
-    place = fill(row.where, given) or (shell.where if shell is not None else "")
-    steps = Steps(look=hint) if isinstance(hint, str) else hint
-    steps = steps or row.hint.filled(given)
-    found, expected = fill(row.found, given), fill(row.expected, given)
-    finding = AuditFinding(check, row.severity, place, found, expected, steps.text, on, actions=actions_of(steps, on))
-    names = tuple(fill(row.cause, given).split())
-    return Loose(finding, names=names) if shell is None else Loose(finding, shell.context.name, shell.account, names)
-
-
 Rows = Iterator[Loose]
 ProbeTexts = Mapping[ProbeStage, str]
 """Stage -> the shell text that asks there."""
@@ -216,10 +195,8 @@ class Check:
 
     `probe` gives POSIX shell text by stage, as for `ProbePart`. The text can also use `$generation` (a folder, or
     empty) and `$samples`. `judge` yields the other findings; it is pure. `ask_controller` asks this host after nodes
-    have answered; `evidence.answer` returns its result, by type. `gpu_probe` is the part of `probe` that looks at GPUs.
-    It is asked again in jobs that ask for a GPU, on nodes that hide theirs, and the answers come as
-    `evidence.gpu_jobs`. `submit_probe` is asked in one job that is submitted as users do (`evidence.as_users`). `explained` names nodes on
-    which modules cannot work at all, for a reason that this check reports: checks that want `modules` report nothing about them.
+    have answered; `evidence.answer` returns its result, by type. `explained` names nodes on which modules cannot work at
+    all, for a reason that this check reports: checks that want `modules` report nothing about them.
 
     `wants` lists what the check needs. `slurm` is read into the evidence only for a check that wants it. With `published`, it has nothing to look at if nothing is published. With
     `modules`, its findings follow from a missing Lmod or an unreachable prefix. `loads` means that it loads modules in
@@ -229,8 +206,6 @@ class Check:
     judge: Callable[[Evidence], Iterable[Loose]] = lambda _: ()
     probe: Probe = lambda _: {}
     ask_controller: Callable[[Controller, Evidence], object] = lambda *_: None
-    gpu_probe: Probe = lambda _: {}
-    submit_probe: Probe = lambda _: {}
     explained: Callable[[Evidence], frozenset[str]] = lambda _: frozenset()
     wants: frozenset[Want] = frozenset()
     loads: bool = False
@@ -241,10 +216,6 @@ class Check:
     def part(self) -> str:
         """Return its part of the probe's script; facts of the check begin with it."""
         return self.table.part
-
-    @property
-    def name(self) -> str:
-        return self.table.check
 
 
 def check_of(module: ModuleType) -> Check:

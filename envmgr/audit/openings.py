@@ -12,15 +12,10 @@ from envmgr.system.modes import ask_owner
 from envmgr.system.shelltext import quote
 
 
-def let_in(site: Site, place: str, mode: str, *, at: Where, installs: Sequence[str] = ()) -> Steps:
-    """Return how users can enter or read a place that keeps them out: by its mode, or else by what its mode does not tell."""
+def let_in(site: Site, place: str, mode: str = "", *, at: Where = "node", installs: Sequence[str] = ()) -> Steps:
+    """Return how users can enter or read a place: by what its mode does not tell, the command if it is envmgr's own, or whom to ask."""
     if re.fullmatch(r"[0-7]*[57]", mode):
         return Steps(look=f"{WHERE[at]}`getfacl {quote(place)}`: an ACL, or another rule of its server?")
-    return open_steps(site, [place], at=at, installs=installs)
-
-
-def open_steps(site: Site, paths: Sequence[str], *, at: Where = "node", installs: Sequence[str] = ()) -> Steps:
-    """Return how users can read `paths` again: the command if all are envmgr's own, else whom to ask."""
-    if command := opening_command(site, paths, installs):
+    if command := opening_command(site, [place], installs):
         return Steps(run=command, at=at)
-    return Steps(look=f"{WHERE[at]}{ask_owner(paths, whom='users')}")
+    return Steps(look=f"{WHERE[at]}{ask_owner([place], whom='users')}")

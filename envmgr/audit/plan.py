@@ -103,14 +103,14 @@ class AuditPlan(ProbePlan):
     by_digest: bool = False
 
     @property
-    def deep(self) -> bool:
-        """True if the audit looks at more of everything."""
-        return self.request.deep
-
-    @property
     def modules(self) -> tuple[str, ...]:
         """The modules that other tools made, and that are loaded whatever is drawn."""
         return self.request.modules if self.alone else ()
+
+    @property
+    def first(self) -> str:
+        """The sample that every context loads; empty for none."""
+        return next(iter(self.samples), "")
 
     @property
     def generation(self) -> str:

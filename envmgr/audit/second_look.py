@@ -9,17 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from envmgr.probe.model import Facts, Fleet, ProbePart, ShellAccount, ShellContext
-from envmgr.system.shelltext import UNTRACED_END, assign, quote, script_text, untraced, words
+from envmgr.probe.model import Facts, ProbePart, ShellAccount, ShellContext
+from envmgr.system.shelltext import UNTRACED_END, assign, script_text, untraced, words
 
-_HOW = {
-    "bash-login": "login",
-    "bash-ssh": "ssh",
-    "bash-interactive": "interactive",
-    "bash-job": "job",
-    "csh": "csh",
-    "zsh": "zsh",
-}
 _SECONDS = 10  # for each shell, for all files, and for all paths
 _TAB = r"\t"  # as facts have it: see `escaped`
 SECRET = "a line with a secret"  # noqa: S105 - the words for one
@@ -88,27 +80,17 @@ def traced_shell(context: ShellContext) -> str:
     return {"bash-interactive": "bash-interactive", "bash-login": "bash-job"}.get(context.shell, "bash-login")
 
 
-def traced_shell_text() -> str:
-    """Return the shell text that defines `trace_run`, the traced start of a shell."""
-    return script_text(__file__, "shell.sh")
-
-
 def second_look_part(wanted: Wanted, users: Mapping[ShellAccount, str], generation: str) -> ProbePart:
     """Return all questions in one script, which is the same for every node."""
     given = assign(trace_end=f"set +x\n{untraced()}{UNTRACED_END}", generation=generation, look_seconds=_SECONDS)
-    calls = [
-        f"look_shell {context}.{account} {quote(users[account])} {_HOW[context]}\n"
-        for context, account in wanted.shells
-        if context in _HOW and account in users
-    ]
+    shells = (
+        (f"{context}.{account}", users[account], context.removeprefix("bash-")) for context, account in wanted.shells
+    )
+    calls = [f"look_shell {words(*shell)}\n" for shell in shells]
     calls += [
         f'with_limit {_SECONDS} "$0.{what}" look_{what} {words(*paths)}; cat "$0.{what}"\n'
-        for what, paths in (("files", wanted.files), ("paths", wanted.paths), ("trees", wanted.trees))
-        if paths
+        for what in ("files", "paths", "trees")
+        if (paths := getattr(wanted, what))
     ]
-    texts = [given, traced_shell_text(), script_text(__file__, "csh.sh"), script_text(__file__, "sh"), *calls]
-    return ProbePart("second_look", {"prefix": "".join(texts)})
-
-
-def read_second_look(fleet: Fleet) -> Seen:
-    return Seen({node: group.facts for group in fleet.groups for node in group.nodes})
+    texts = (script_text(__file__, part) for part in ("shell.sh", "csh.sh", "sh"))
+    return ProbePart("second_look", {"prefix": "".join([given, *texts, *calls])})

@@ -135,11 +135,6 @@ class CheckTable(FrozenModel):
     rows: Mapping[str, Words] = Field(default_factory=dict)
 
     @property
-    def keys(self) -> frozenset[str]:
-        """Return the keys and patterns of its facts; those of contexts without the beginning that names the shell."""
-        return frozenset([*self.node, *self.prefix, *self.context, *self.login])
-
-    @property
     def check(self) -> str:
         """Return the name of the check, as users type it."""
         return self.part.replace("_", "-")
@@ -178,9 +173,7 @@ _CONVERTED: Mapping[str, Callable[[str], str]] = {
     "q": quote,  # for a shell
     "w": lambda text: ", ".join(text.split()),  # words
     "n": lambda text: short(", ".join(text.split())),  # many words
-    "h": lambda text: short(
-        " ".join(text.split()), 600
-    ),  # a program's output, on one line, with all paths that it tried
+    "h": lambda text: short(" ".join(text.split()), 600),  # a program's output, on one line, with all its paths
     "c": short,  # cut, where it is long
 }
 

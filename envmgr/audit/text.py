@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from envmgr.audit.findings import Caused
+from envmgr.probe.model import grouped
 from envmgr.report import Finding, Lines, Table
 from envmgr.wording import and_more
 
@@ -43,9 +44,7 @@ def also(finding: Caused) -> str:
     """Return what follows from the cause of a finding: `contexts: csh (root, alice); loading on c2: pydata/1.0`, with the
     nodes where they are not those of the finding.
     """
-    places: dict[str, list[str]] = {}
-    for consequence in finding.consequences:
-        nodes, own = (one.nodes or one.between for one in (consequence, finding))
-        of = f"{consequence.check} on {nodes}" if nodes and nodes != own else consequence.check
-        places.setdefault(of, []).append(consequence.where)
+    own = ("", finding.nodes or finding.between)
+    each = ((of, of.nodes or of.between) for of in finding.consequences)
+    places = grouped((of.check if nodes in own else f"{of.check} on {nodes}", of.where) for of, nodes in each)
     return "; ".join(f"{of}: {and_more([*dict.fromkeys(where)], _PLACES)}" for of, where in places.items())

@@ -12,13 +12,13 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import PurePosixPath
 
 from envmgr.catalog.site import Site
-from envmgr.nodes.envelope import Reply
 from envmgr.nodes.fanout import ask_nodes
 from envmgr.probe.model import Facts, ProbePart, ProbePlan, Way
-from envmgr.probe.shell import GATE_SECONDS, join_probes, read_answer
+from envmgr.probe.shell import GATE_SECONDS, Folding, join_probes
 from envmgr.report import Reporter
 from envmgr.store.tree import TreePath
 from envmgr.system.files import sha256_bytes
@@ -57,10 +57,6 @@ class HashedFolder:
                 found.append(f"d {mode:o} {path}")
         return sorted(map(os.fsencode, found))
 
-    def sum_of_listing(self) -> str:
-        """Return the sha256 of its records, each with a zero byte at its end."""
-        return sha256_bytes(b"".join(record + b"\0" for record in self.listing()))
-
 
 @dataclass(frozen=True, slots=True)
 class NodeFault:
@@ -85,10 +81,11 @@ class HashOnNodes:
 
     def ask(self, nodes: Sequence[str], places: Sequence[HashedFolder]) -> list[NodeFault]:
         """Return the faults with their nodes; a node that does not answer is also a fault."""
-        sums = [place.sum_of_listing() for place in places]
+        # Of the records, each with a zero byte at its end.
+        sums = [sha256_bytes(b"".join(record + b"\0" for record in place.listing())) for place in places]
         faults: list[NodeFault] = []
-        differing: dict[str, list[int]] = {}
-        for node, facts in self._replies(nodes, self._script(places, {}), faults):
+        differing: list[tuple[str, int]] = []
+        for node, facts in self._told(nodes, self._script(places, {}), faults).items():
             self.currents[node] = facts.get("current", "")
             for number, place in enumerate(places):
                 if facts.get(f"verify.gone.{number}"):
@@ -99,15 +96,12 @@ class HashOnNodes:
                     faults.append(NodeFault(node, place.folder, f"not looked at within {self.seconds:g} s"))
                     self.unseen.add(node)
                 elif said != sums[number]:
-                    differing.setdefault(node, []).append(number)
-        wrong = sorted({number for numbers in differing.values() for number in numbers})
-        if wrong:
-            wanted = {number: places[number].listing() for number in wrong}
-            told = dict(self._replies(list(differing), self._script(places, wanted), faults))
-            for node, numbers in differing.items():
-                for number in numbers:
-                    found = self._found(node, told.get(node, {}), number)
-                    faults += [NodeFault(node, places[number].folder, each) for each in found]
+                    differing.append((node, number))
+        if wanted := {number: places[number].listing() for _, number in sorted(differing, key=itemgetter(1))}:
+            told = self._told([*dict(differing)], self._script(places, wanted), faults)
+            for node, number in differing:
+                found = self._found(node, told.get(node, {}), number)
+                faults += [NodeFault(node, places[number].folder, each) for each in found]
         return faults
 
     def _found(self, node: str, facts: Facts, number: int) -> list[str]:
@@ -120,60 +114,43 @@ class HashOnNodes:
             self.unseen.add(node)
         return found
 
-    def _replies(self, nodes: Sequence[str], script: str, faults: list[NodeFault]) -> Iterator[tuple[str, Facts]]:
-        replies: list[Reply] = []
+    def _told(self, nodes: Sequence[str], script: str, faults: list[NodeFault]) -> dict[str, Facts]:
+        """Return what nodes answer whose prefix can be used; a fault for each other one."""
+        folding = Folding(nodes)
         with self.reporter.stage("verify", total=len(nodes), unit="nodes") as stage:
-
-            def take(reply: Reply) -> None:
-                replies.append(reply)
-                stage.update(len(replies), detail=reply.node)
-
             ask_nodes(
                 nodes,
                 script,
                 site=self.site,
                 via=self.via,
                 runner=self.runner,
-                on_reply=take,
+                on_reply=folding.counting(stage),
                 fresh=True,
                 timeout=self.seconds + GATE_SECONDS + _AROUND,
                 deadline=self.seconds + GATE_SECONDS + 2 * _AROUND,
             )
-        for reply in replies:
-            facts, _, _ = read_answer(reply.text)
-            gate = facts.get("gate", "")
-            if reply.status == "answered" and gate == "ok":
-                yield reply.node, facts
-                continue
-            why = "the prefix does not answer" if gate == "hung" else f"the prefix cannot be used: {gate}"
-            why = why if reply.status == "answered" else f"{reply.status}: {reply.reason}"
-            faults.append(NodeFault(reply.node, "", why))
-            self.unseen.add(reply.node)
+        fleet = folding.fleet()
+        why = {reply.node: f"{reply.status}: {reply.reason}" for reply in fleet.missing}
+        for gate, of_gate in fleet.by_value("gate", default="").items():
+            said = "the prefix does not answer" if gate == "hung" else f"the prefix cannot be used: {gate}"
+            why |= dict.fromkeys(of_gate if gate != "ok" else (), said)
+        faults += [NodeFault(node, "", why[node]) for node in nodes if node in why]
+        self.unseen |= why.keys()
+        return fleet.where("gate", "ok").told
 
     def _script(self, places: Sequence[HashedFolder], wanted: Mapping[int, Sequence[bytes]]) -> str:
         """For the places of `wanted` with their records, for all without any."""
-        files = [
-            f"cat >\"$0.want.{number}\" <<'ENVMGR_WANT'\n{_as_lines(records)}ENVMGR_WANT\n"
-            for number, records in wanted.items()
-        ]
-        chosen = [
-            word for n, place in enumerate(places) if not wanted or n in wanted for word in (str(n), place.folder)
-        ]
-        text = (
-            assign(verify_end=math.ceil(self.seconds), verify_most=_MOST)
-            + assign(verify_list=script_text(__file__, "list.sh"))
-            + "".join(files)
-            + f"set -- {words(*chosen)}\n"
-            + script_text(__file__, "node.sh")
-        )
+        listing = script_text(__file__, "list.sh")
+        text = assign(verify_end=math.ceil(self.seconds), verify_most=_MOST, verify_list=listing)
+        for number, records in wanted.items():
+            # A here-document has lines, so a line break in a name becomes the byte 1, as in the node's own list.
+            lines = (f"{os.fsdecode(record)}\n" for record in (each.replace(b"\n", b"\1") for each in records))
+            text += f"cat >\"$0.want.{number}\" <<'ENVMGR_WANT'\n{''.join(lines)}ENVMGR_WANT\n"
+        chosen = (word for n in wanted or range(len(places)) for word in (str(n), places[n].folder))
+        text += f"set -- {words(*chosen)}\n{script_text(__file__, 'node.sh')}"
         user, seconds = self.site.build_user or "", math.ceil(self.seconds + _AROUND)
         plan = ProbePlan(prefix=str(self.site.prefix), user=user, build_user=user, seconds=seconds)
         return join_probes([ProbePart("verify", {"prefix": text})], plan)
-
-
-def _as_lines(records: Sequence[bytes]) -> str:
-    # A here-document has lines, so a line break in a name becomes the byte 1, as in the node's own list.
-    return "".join(f"{os.fsdecode(record.replace(bytes([10]), bytes([1])))}\n" for record in records)
 
 
 _WHAT = {"f": "sha256", "m": "mode", "l": "target", "d": "mode"}  # kind of a record -> what another value of it changed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Literal, TypeVar
 
 from envmgr.catalog.names import nearest
@@ -14,11 +15,12 @@ from envmgr.wording import did_you_mean
 Way = Literal["ssh", "slurm"]
 """The way to a node: over ssh, or by real batch jobs."""
 
-ProbeStage = Literal["node", "prefix", "context", "login"]
+ProbeStage = Literal["node", "prefix", "context", "login", "gpus", "job"]
 """The place where a part of the probe runs.
 
 `node`: first, as the connecting user; never touches the prefix, which may hang. `prefix`: once the prefix has answered.
-`context`: inside the shell of every context. `login`: inside the ordinary user's login bash, once.
+`context`: inside the shell of every context. `login`: inside the ordinary user's login bash, once. What an audit asks in
+jobs of its own: `gpus` in those that ask for a GPU, on nodes that hide theirs, and `job` in one that is submitted as users do.
 """
 
 
@@ -78,6 +80,15 @@ class ProbePart:
 
 Facts = Mapping[str, str]
 _Value = TypeVar("_Value", bound=Hashable)
+_Of = TypeVar("_Of")
+
+
+def grouped(pairs: Iterable[tuple[_Value, _Of]]) -> dict[_Value, list[_Of]]:
+    """Return each first of a pair -> all that comes with it, both in the order of the pairs."""
+    found: dict[_Value, list[_Of]] = {}
+    for value, of in pairs:
+        found.setdefault(value, []).append(of)
+    return found
 
 
 def number_in(facts: Facts, key: str) -> int | None:
@@ -127,7 +138,12 @@ class Fleet:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        return tuple(node for group in self.groups for node in group.nodes)
+        return tuple(self.told)
+
+    @property
+    def told(self) -> dict[str, Facts]:
+        """Return node -> what it answered."""
+        return {node: group.facts for group in self.groups for node in group.nodes}
 
     def names(self, beginning: str) -> list[str]:
         """Return what follows `beginning` in the facts that begin so, sorted."""
@@ -144,17 +160,17 @@ class Fleet:
 
     def by_each(self, values: Callable[[Facts], Iterable[_Value]]) -> dict[_Value, tuple[str, ...]]:
         """Return each of the values that a group's facts give -> the nodes that have it."""
-        found: dict[_Value, list[str]] = {}
-        for group in self.groups:
-            for value in values(group.facts):
-                found.setdefault(value, []).extend(group.nodes)
-        return {value: tuple(nodes) for value, nodes in found.items()}
+        found = grouped((value, of.nodes) for of in self.groups for value in values(of.facts))
+        return {value: tuple(chain(*nodes)) for value, nodes in found.items()}
 
     def by(self, value: Callable[[Facts], str | None]) -> dict[str, tuple[str, ...]]:
         """Return the value of each group's facts -> its nodes, the commonest first; None is left out."""
         found = self.by_each(lambda facts: [of_group] if (of_group := value(facts)) is not None else [])
         return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
 
+
+NO_FLEET = Fleet((), {}, {}, ())
+"""Of nobody who was asked."""
 
 _OF_JOBS = (
     ShellContext("sbatch-bash", "slurm", "bash", "ALL"),
@@ -165,9 +181,8 @@ _OF_JOBS = (
 )
 CONTEXTS = (
     ShellContext("bash-login", "ssh", "bash-login"),
-    ShellContext(
-        "bash-interactive", "ssh", "bash-interactive", accounts=("user",)
-    ),  # at a terminal, and no login shell
+    # At a terminal, and no login shell.
+    ShellContext("bash-interactive", "ssh", "bash-interactive", accounts=("user",)),
     ShellContext("bash-ssh", "ssh", "bash"),
     ShellContext("csh", "ssh", "csh"),
     ShellContext("zsh", "ssh", "zsh", accounts=("user",)),

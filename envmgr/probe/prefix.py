@@ -26,9 +26,7 @@ def attribute_cache(facts: Facts, override: float | None) -> float:
     """Return the seconds until this node must see a publish."""
     if override is not None:
         return override
-    options = {
-        name: value for name, _, value in (each.partition("=") for each in facts.get("mount.super", "").split(","))
-    }
+    options = dict(each.partition("=")[::2] for each in facts.get("mount.super", "").split(","))
     # actimeo sets all four times of the cache, acdirmax only one. Source: nfs(5).
     seconds = options.get("actimeo") or options.get("acdirmax", "0" if "noac" in options else "")
     if seconds.isdecimal():
@@ -61,9 +59,7 @@ def look_here(plan: ProbePlan, runner: Runner, seconds: float, parts: Sequence[P
     Without `parts` it is a short look, only at the mount.
     """
     script = join_probes(parts or [mount_facts()], replace(plan, contexts=()), stages=("node",))
-    done = run_detached(
-        ["/bin/sh", "-s"], stdin=script, seconds=min(GATE_SECONDS + 10, seconds), check=runner.raise_if_cancelled
-    )
-    facts, _, _ = read_answer(done.output)
+    limit, check = min(GATE_SECONDS + 10, seconds), runner.raise_if_cancelled
+    done = run_detached(["/bin/sh", "-s"], stdin=script, seconds=limit, check=check)
     # A look that hangs ends before it has reported a gate.
-    return {"gate": "hung", **facts}
+    return {"gate": "hung", **read_answer(done.output)[0]}

@@ -11,9 +11,21 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import count
+from sys import intern
 
 from envmgr.nodes.envelope import Reply
-from envmgr.probe.model import Facts, Fleet, Group, ProbePart, ProbePlan, ProbeStage, ShellAccount, ShellContext
+from envmgr.probe.model import (
+    Facts,
+    Fleet,
+    Group,
+    ProbePart,
+    ProbePlan,
+    ProbeStage,
+    ShellAccount,
+    ShellContext,
+    grouped,
+)
+from envmgr.report import Stage
 from envmgr.system.shelltext import UNTRACED_END, assign, quote, script_text, untraced
 from envmgr.wording import escaped
 
@@ -43,7 +55,8 @@ def join_probes(parts: Iterable[ProbePart], plan: ProbePlan, *, stages: Sequence
     telling = ["tell '' prefix\n" for _ in jobs]
     if texts["login"]:
         jobs.append("login")
-        starting.append(_if_known("user", "login", "login.", f'start login {_login(plan)} "$tmp/login.sh"\n', plan))
+        shell = f"{'' if _in_job(plan) else f'as {quote(plan.user)} '}/bin/bash -l"
+        starting.append(_if_known("user", "login", "login.", f'start login {shell} "$tmp/login.sh"\n', plan))
         telling.append(f"tell '' login \"$secret\" '({'|'.join(sorted(of_login))})[.]'\n")
     for number, (context, account) in enumerate(_pairs(plan) if texts["context"] else ()):
         jobs.append(f"c{number}")
@@ -98,17 +111,8 @@ def _pairs(plan: ProbePlan) -> list[tuple[ShellContext, ShellAccount]]:
 
 
 def _settings(plan: ProbePlan) -> str:
-    return assign(
-        prefix=plan.prefix,
-        user=plan.user,
-        build_user=plan.build_user,
-        alone="yes" if plan.alone else "",
-        link=plan.link,
-    )
-
-
-def _login(plan: ProbePlan) -> str:
-    return f"{'' if _in_job(plan) else f'as {quote(plan.user)} '}/bin/bash -l"
+    same = {name: getattr(plan, name) for name in ("prefix", "user", "build_user", "link")}
+    return assign(**same, alone="yes" if plan.alone else "")
 
 
 def _in_job(plan: ProbePlan) -> bool:
@@ -173,15 +177,11 @@ def split_answer(text: str) -> tuple[list[str], str]:
 def read_lines(lines: Iterable[str]) -> Facts:
     """Return key -> value; lines that are no fact are skipped."""
     found: dict[str, list[str]] = {}
-    for line in lines:
-        match = _LINE.fullmatch(escaped(line))
-        if match is None:
-            continue
+    for match in filter(None, (_LINE.fullmatch(escaped(line)) for line in lines)):
         key, kind, value = match.groups()
         if kind == "=":
-            found[key] = [value]
-        else:
-            found.setdefault(key, []).append(value)
+            found[key] = []
+        found.setdefault(key, []).append(value)
     return {key: "\n".join(values) for key, values in found.items()}
 
 
@@ -198,7 +198,6 @@ class Folding:
 
     def __init__(self, nodes: Sequence[str]) -> None:
         self._asked = nodes
-        self._texts: dict[str, str] = {}  # each text -> the one copy of it
         self._facts: dict[str, Facts] = {}
         self._of: dict[str, str] = {}  # node -> text
         self._own: dict[str, Facts] = {}
@@ -210,26 +209,23 @@ class Folding:
         if reply.status == "answered":
             own, text = split_answer(reply.text)
             self._own[reply.node] = read_lines(own)
+            self._of[reply.node] = text = intern(text)  # the one copy
             if text not in self._facts:
                 self._facts[text] = read_lines(text.split("\n"))
-            self._of[reply.node] = self._texts.setdefault(text, text)
 
-    def counting(self, update: Callable[[int], None]) -> Callable[[Reply], None]:
+    def counting(self, stage: Stage) -> Callable[[Reply], None]:
         """Return a function that takes replies, and tells how many it took."""
         number = count(1)
 
         def take(reply: Reply) -> None:
             self(reply)
-            update(next(number))
+            stage.update(next(number), detail=reply.node)
 
         return take
 
     def fleet(self) -> Fleet:
-        nodes: dict[str, list[str]] = {}
-        for node in self._asked:
-            if node in self._of:
-                nodes.setdefault(self._of[node], []).append(node)
+        nodes = grouped((self._of[node], node) for node in self._asked if node in self._of)
         groups = (Group(self._facts[text], tuple(alike)) for text, alike in nodes.items())
-        replies = [self._replies[node] for node in self._asked if node in self._replies]
+        replies = (self._replies[node] for node in self._asked if node in self._replies)
         missing = (reply for reply in replies if reply.status != "answered")
         return Fleet(tuple(groups), self._own, self._replies, tuple(missing))

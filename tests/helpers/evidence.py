@@ -144,10 +144,15 @@ def evidence(
     )
 
 
+def keys(of: CheckTable) -> set[str]:
+    """The keys and patterns of its facts; those of contexts without the beginning that names the shell."""
+    return {*of.node, *of.prefix, *of.context, *of.login}
+
+
 def is_declared(key: str, *tables: CheckTable) -> bool:
     """Whether one of these tables declares the fact, or that of every probe; whichever shell it is of."""
     name = key.split(".", 3)[3] if key.startswith("ctx.") and key.count(".") >= 3 else key
-    return any(fnmatchcase(name, each) for table in (ENGINE, *tables) for each in table.keys)
+    return any(fnmatchcase(name, each) for table in (ENGINE, *tables) for each in keys(table))
 
 
 class Declared(dict[str, str]):

@@ -13,7 +13,7 @@ from typing import Literal
 from envmgr.audit.plan import PublishedGeneration
 from envmgr.catalog.site import Site
 from envmgr.nodes.envelope import Reply
-from envmgr.probe.model import Fleet, ProbePart, ProbePlan, ShellContext
+from envmgr.probe.model import NO_FLEET, Fleet, ProbePart, ProbePlan, ShellContext
 from envmgr.probe.prefix import attribute_cache, is_stale
 from envmgr.probe.shell import GATE_SECONDS, STAGES, Folding, join_probes
 from envmgr.report import Reporter
@@ -59,10 +59,8 @@ class Asker:
         return folding.fleet()
 
     def sleep(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            self.runner.raise_if_cancelled()
-            time.sleep(0.1)
+        self.runner.cancel.wait(seconds)
+        self.runner.raise_if_cancelled()
 
     def _stale(self, fleet: Fleet, published: PublishedGeneration) -> tuple[float, list[str]]:
         """Return the seconds to wait, and the nodes: those that did not have to see the publish yet when they were asked."""
@@ -84,7 +82,7 @@ class Asker:
                 folding(self._ask_here(script))
             return
         with self.reporter.stage(label, total=len(nodes), unit="nodes") as stage, ThreadPoolExecutor(1) as pool:
-            take = folding.counting(stage.update)
+            take = folding.counting(stage)
             local = [pool.submit(self._ask_here, script) for _ in range(len(nodes) - len(far))]
             ask_nodes(
                 far,
@@ -206,9 +204,8 @@ def held_back(nodes: Iterable[str], clean: Fleet | None) -> dict[str, str]:
     if clean is None:
         return {}
     fit = frozenset(clean.sound.only(lambda facts: "mount.hung" not in facts).nodes)
-    told = {node: group.facts for group in clean.groups for node in group.nodes}
     why = {reply.node: f"it did not answer over ssh first ({reply.reason})" for reply in clean.missing}
-    for node, facts in told.items():
+    for node, facts in clean.told.items():
         hung = facts["mount.hung"].partition(" ")[0] if "mount.hung" in facts else "its prefix"
         why[node] = facts.get("probe") or f"{hung} does not answer, and a job stuck on it would drain the node"
     return {node: why[node] for node in nodes if node in why and node not in fit}
@@ -219,10 +216,8 @@ _MOST = 64  # nodes that are asked; further nodes will have the same cause
 
 def nodes_to_ask(ways: Mapping[str, Fleet]) -> tuple[str, ...]:
     """Return nodes that answered over ssh, and on which a job began and did not answer."""
-    if "ssh" not in ways:
-        return ()
-    sound = frozenset(ways["ssh"].sound.nodes)
-    lost: Sequence[Reply] = [reply for way, fleet in ways.items() if way != "ssh" for reply in fleet.missing]
+    sound = {*ways.get("ssh", NO_FLEET).sound.nodes}
+    lost = (reply for way, fleet in ways.items() if way != "ssh" for reply in fleet.missing)
     nodes = dict.fromkeys(reply.node for reply in lost if reply.status == "silent" and reply.node in sound)
     return tuple(nodes)[:_MOST]
 

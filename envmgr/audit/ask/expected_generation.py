@@ -40,11 +40,9 @@ def read_published(
         copy.append("" if number is None else str(prefix.generation(number).relative_to(prefix.root)))
         code = run_detached(copy, seconds=min(_SECONDS, seconds), check=runner.raise_if_cancelled).returncode
         if code == _NO_LINK:
-            raise InputError(
-                "not-in-shells",
-                f"no shell can get generation {number}: it is neither current nor the newest candidate",
-                hint="`envmgr history` marks them with * and c; `envmgr verify --generation` compares any other one",
-            )
+            said = f"no shell can get generation {number}: it is neither current nor the newest candidate"
+            hint = "`envmgr history` marks them with * and c; `envmgr verify --generation` compares any other one"
+            raise InputError("not-in-shells", said, hint=hint)
         if code != 0:
             return None
         here = Prefix(Path(folder))
@@ -58,14 +56,13 @@ def read_published(
             raise
         if record is None:
             return None
-        items = {name: published_spec(item) for name, item in raw.items()}
+        items = {name: published_spec(item) for name, item in sorted(raw.items())}
+        installs = (ExpectedInstall(name, item.spec.home, **dict(item.expected)) for name, item in items.items())
         return PublishedGeneration(
             record=record,
             record_sha256=digest_of(here.generation(record.number) / RECORD, GENERATION),
             specs={name: item.spec for name, item in items.items()},
-            installs=tuple(
-                ExpectedInstall(name, item.spec.home, **dict(item.expected)) for name, item in sorted(items.items())
-            ),
+            installs=tuple(installs),
             kept=tuple(complete_numbers(here)),
             since=float((Path(folder) / "since").read_text()),
             link="candidate" if (Path(folder) / "link").read_text().strip() == "candidate" else "current",
@@ -83,13 +80,9 @@ def choose_samples(names: Sequence[str], published: PublishedGeneration) -> tupl
         return tuple(entries)
     for name in names:
         if name not in published.record.entries:
-            close = nearest(name, entries)
-            raise InputError(
-                "not-published",
-                f"{name} is not published",
-                context=f"generation {published.record.number}",
-                hint=did_you_mean(close, "`envmgr list` shows what is"),
-            )
+            hint = did_you_mean(nearest(name, entries), "`envmgr list` shows what is")
+            context = f"generation {published.record.number}"
+            raise InputError("not-published", f"{name} is not published", context=context, hint=hint)
     if names or len(entries) <= SAMPLE:
         return tuple(names or entries)
     first = [name for name in entries if published.specs[name].default][:SAMPLE]

@@ -23,16 +23,16 @@ from envmgr.audit.controller import Controller, SlurmView
 from envmgr.audit.fit.matrix import groups_by_kind
 from envmgr.audit.inventory.sections import filled, nodes_of, sections_of
 from envmgr.audit.inventory.texts import kinds_part
-from envmgr.audit.model import Check, Evidence, audit_parts, standing_alone
+from envmgr.audit.model import Asked, Check, Evidence, audit_parts, standing_alone
 from envmgr.audit.plan import AuditPlan, AuditRequest, PublishedGeneration
-from envmgr.audit.second_look import LookAgain, Seen, Wanted, read_second_look, second_look_part
+from envmgr.audit.second_look import LookAgain, Seen, Wanted, second_look_part
 from envmgr.audit.shell.shared_shell import expected_effects
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import Lmod
 from envmgr.nodes.sets import NodeSets, fold
 from envmgr.nodes.slurm import submitting_nodes
-from envmgr.probe.model import Facts, Fleet, ProbePart, ProbeStage, ShellAccount, ShellContext, Way, choose_contexts
+from envmgr.probe.model import NO_FLEET, Facts, Fleet, ProbePart, ProbeStage, ShellAccount, Way, choose_contexts
 from envmgr.probe.prefix import attribute_cache, look_here, newer_generations
 from envmgr.probe.shell import GATE_SECONDS, join_probes, part_seconds
 from envmgr.report import Reporter
@@ -83,12 +83,9 @@ def gather(
         by_digest="ssh" in ways and len(nodes) >= _MANY and not (request.baseline or request.save_baseline),
     )
     if request.reference and request.reference not in nodes:
-        raise InputError(
-            "unknown-node",
-            f"{request.reference} is not among the nodes of this audit",
-            context=fold(nodes),
-            hint="name one of them with `--reference`, or add it to `--nodes`",
-        )
+        said = f"{request.reference} is not among the nodes of this audit"
+        hint = "name one of them with `--reference`, or add it to `--nodes`"
+        raise InputError("unknown-node", said, context=fold(nodes), hint=hint)
     login: tuple[str, ...] = ()
     if not request.here:
         named = site.login_nodes
@@ -105,7 +102,6 @@ def gather(
         controller = {**controller, "gate": "ok"}
     if published is not None:
         plan = with_published(plan, published)
-    wanted = {want for check in checks.values() for want in check.wants}
     gathering = _Gathering(asker, checks, nodes, hosts, ways, lmod)
     evidence = gathering.evidence(plan, published, controller)
     if published is not None and newer_generations(evidence.mounts, published.record.number):
@@ -115,12 +111,12 @@ def gather(
         if again is not None and again.record.number != published.record.number:
             evidence = gathering.evidence(with_published(plan, again), again, controller)
     here = Controller(runner, sets, jobs="slurm" in ways, end=end)
-    slurm = here.slurm() if "slurm" in wanted else SlurmView()
+    slurm = here.slurm() if any("slurm" in check.wants for check in checks.values()) else SlurmView()
     evidence = replace(evidence, groups=_groups(sets, reporter), baseline=baseline, slurm=slurm)
     evidence = replace(evidence, kinds={} if evidence.groups else groups_by_kind(evidence))
     answers = {name: check.ask_controller(here, evidence) for name, check in checks.items()}
-    parts = [ProbePart(check.part, check.gpu_probe(plan)) for check in checks.values()]
-    evidence = replace(evidence, answers=answers, gpu_jobs=ask_gpu_jobs(evidence, parts, asker))
+    gpu_jobs = ask_gpu_jobs(evidence, _for_jobs("gpus", checks, plan), asker)
+    evidence = replace(evidence, answers=answers, gpu_jobs=gpu_jobs)
     return evidence, partial(_look_again, asker, evidence)
 
 
@@ -140,12 +136,10 @@ class _Gathering:
         parts = audit_parts(self.checks.values(), plan)
         over_ssh = tuple(c for c in plan.contexts if c.way == "ssh")
         in_jobs = tuple(c for c in plan.contexts if c.way == "slurm")
-        asked: list[tuple[ShellContext, ShellAccount, str]] = [
-            (c, a, "ssh") for c in over_ssh for a in plan.accounts if a in c.accounts
-        ]
+        asked: list[Asked] = [(c, a, "ssh") for c in over_ssh for a in plan.accounts if a in c.accounts]
         into_shells = any("context" in part.texts for part in parts)
         script = join_probes(parts, replace(plan, contexts=over_ssh))
-        look = as_users = in_job = None
+        look, as_users, in_job = None, NO_FLEET, NO_FLEET
         with ThreadPoolExecutor(2) as pool:  # while nodes answer
             loading = pool.submit(self._loads_here, plan)
             if "ssh" in self.ways:
@@ -164,15 +158,15 @@ class _Gathering:
         if "slurm" in self.ways:
             began, clean = time.monotonic(), found.get("ssh", look)
             with ThreadPoolExecutor(2) as pool:
-                canary = pool.submit(self._as_users, clean, plan)
+                of_job = _for_jobs("job", self.checks, plan)
+                canary = pool.submit(ask_as_users, self.nodes, clean, plan, of_job, asker)
                 kept_out = pool.submit(asker.kept_out, told.among(self.nodes if "ssh" in found else ()), parts, plan)
                 found |= asker.slurm(self.nodes, clean, plan, parts, in_jobs, whole="ssh" not in self.ways)
                 as_users, in_job = canary.result(), kept_out.result()
             asked += [(c, "user", "slurm" if c.export == "ALL" else "slurm-none") for c in in_jobs]
             of_slurmd = log_part(time.monotonic() - began)
-            answers = _ask_again(nodes_to_ask(found), of_slurmd, ("node",), [found.get("ssh")], plan, asker)
-            by_line = answers.by_value("slurmd_log.error")
-            logs = {node: line for line, nodes in by_line.items() if line for node in nodes}
+            answers = _ask_again(nodes_to_ask(found), of_slurmd, ("node",), [found.get("ssh", NO_FLEET)], plan, asker)
+            logs = {node: line for node, facts in answers.told.items() if (line := facts.get("slurmd_log.error"))}
         seen = {fact for fleet in found.values() for group in fleet.groups for fact in group.facts}
         return Evidence(
             site=asker.site,
@@ -182,7 +176,7 @@ class _Gathering:
             ways=found,
             asked=tuple(asked) if into_shells else (),
             look=look,
-            here=told.among(hosts) if hosts else None,
+            here=told.among(hosts),
             sender=self.hosts.name,
             as_users=as_users,
             in_job=in_job,
@@ -192,10 +186,6 @@ class _Gathering:
             logs=logs,
         )
 
-    def _as_users(self, clean: Fleet | None, plan: AuditPlan) -> Fleet | None:
-        parts = [ProbePart(check.part, check.submit_probe(plan)) for check in self.checks.values()]
-        return ask_as_users(self.nodes, clean, plan, parts, self.asker) if any(part.texts for part in parts) else None
-
     def _loads_here(self, plan: AuditPlan) -> Mapping[str, str]:
         """Return the effects of loading the sampled entries on this host."""
         if self.lmod is None or plan.number is None:
@@ -203,6 +193,12 @@ class _Gathering:
         folder, command = Prefix(plan.site.prefix).generation(plan.number), self.lmod.commands / "lmod"
         modules, lmodrc = folder / "modules", folder / "lmodrc.lua"
         return expected_effects(command, modules, lmodrc, plan.samples, self.asker.runner, self.asker.left)
+
+
+def _for_jobs(stage: ProbeStage, checks: Mapping[str, Check], plan: AuditPlan) -> list[ProbePart]:
+    """Return the parts of jobs for this stage, as what they ask the node."""
+    asked = ((check.part, check.probe(plan)) for check in checks.values())
+    return [ProbePart(part, {"node": texts[stage]}) for part, texts in asked if stage in texts]
 
 
 def _with_sections(told: Fleet, plan: AuditPlan, asker: Asker) -> Fleet:
@@ -218,23 +214,23 @@ def _with_sections(told: Fleet, plan: AuditPlan, asker: Asker) -> Fleet:
 
 def _look_again(asker: Asker, evidence: Evidence, wanted: Wanted) -> Seen:
     """Look again at nodes that differ, and at hosts that send jobs."""
-    here = evidence.here.nodes if evidence.here and {*evidence.ways} - {"ssh"} else ()
+    here = evidence.here.nodes if {*evidence.ways} - {"ssh"} else ()
     users: Mapping[ShellAccount, str] = {"root": "root", "user": evidence.plan.user}
     part = second_look_part(wanted, users, evidence.plan.generation)
-    fleets, nodes = [evidence.ways.get("ssh"), evidence.here], (*wanted.nodes, *wanted.normal, *here)
-    return read_second_look(_ask_again(nodes, part, ("prefix",), fleets, evidence.plan, asker))
+    fleets, nodes = [evidence.ways.get("ssh", NO_FLEET), evidence.here], (*wanted.nodes, *wanted.normal, *here)
+    return Seen(_ask_again(nodes, part, ("prefix",), fleets, evidence.plan, asker).told)
 
 
 def _ask_again(
     nodes: Iterable[str],
     part: ProbePart,
     stages: Sequence[ProbeStage],
-    fleets: Iterable[Fleet | None],
+    fleets: Iterable[Fleet],
     plan: AuditPlan,
     asker: Asker,
 ) -> Fleet:
     """Return the answers of some nodes of `fleets`. Nodes with a hanging mount are not asked."""
-    sound = {node for of in fleets if of for node in {*of.nodes} - held_back(of.nodes, of).keys()}
+    sound = {node for of in fleets for node in {*of.nodes} - held_back(of.nodes, of).keys()}
     wanted = [node for node in dict.fromkeys(nodes) if node in sound and asker.left >= GATE_SECONDS]
     script = join_probes([part], replace(plan, contexts=()), stages=stages)
     return asker.ssh(wanted, script, label="looking again at what differs")

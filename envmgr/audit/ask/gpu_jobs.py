@@ -8,38 +8,30 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Literal
 
 from envmgr.audit.ask.ask_nodes import NOT_SENT, Asker, held_back
 from envmgr.audit.fit.matrix import hiding, is_hidden, read_gpus
 from envmgr.audit.model import Evidence
 from envmgr.nodes.access import gpu_request, jobs_with_gpu
 from envmgr.nodes.envelope import Reply
-from envmgr.probe.model import Facts, Fleet, ProbePart
+from envmgr.probe.model import NO_FLEET, Facts, Fleet, ProbePart, grouped
 from envmgr.probe.shell import Folding, join_probes
 from envmgr.system.users import find_account
 
-
-@dataclass(frozen=True, slots=True)
-class GpuAnswer:
-    """The result of the job on a node, in words. `shown`: it was shown a GPU; `none`: it was given one, and shown
-    none.
-    """
-
-    kind: Literal["shown", "none", "unknown"]
-    text: str
+GpuAnswer = tuple[str, bool]
+"""The result of the job on a node in words, and whether it was given a GPU and shown none."""
 
 
-def ask_gpu_jobs(evidence: Evidence, parts: Sequence[ProbePart], asker: Asker) -> Fleet | None:
-    """Return the answers of such jobs to these parts of the probe; None if no node hides its GPUs.
+def ask_gpu_jobs(evidence: Evidence, parts: Sequence[ProbePart], asker: Asker) -> Fleet:
+    """Return the answers of such jobs to these parts of the probe.
 
     A node without a job has a reply that says why. All jobs have ended when half of the remaining time is over.
     """
     nodes = hiding(evidence)
-    if not nodes or not any(part.texts for part in parts):
-        return None
+    if not parts:
+        return NO_FLEET
     refused = dict(why_no_jobs(evidence, nodes))
     end, folding = time.monotonic() + asker.left / 2, Folding(nodes)
     if asked := [node for node in nodes if node not in refused]:
@@ -47,9 +39,7 @@ def ask_gpu_jobs(evidence: Evidence, parts: Sequence[ProbePart], asker: Asker) -
         refused |= jobs.refused
         plan = replace(evidence.plan, contexts=(), accounts=("user",))
         script = join_probes(parts, plan, stages=("node",))
-        alike: dict[tuple[str, ...], list[str]] = {}
-        for node, options in jobs.options.items():
-            alike.setdefault(options, []).append(node)
+        alike = grouped((options, node) for node, options in jobs.options.items())
         sending = [partial(asker.send, of, script, plan, folding, "ALL", options=o, end=end) for o, of in alike.items()]
         asker.send_all("jobs with a GPU", len(jobs.options), sending)
     now = time.time()
@@ -74,23 +64,19 @@ def why_no_jobs(evidence: Evidence, nodes: Sequence[str]) -> dict[str, str]:
 
 def gpu_answers(evidence: Evidence) -> Mapping[str, GpuAnswer]:
     """Return node -> the result, for nodes on which a job with a GPU was wanted."""
-    fleet = evidence.gpu_jobs
-    if fleet is None:
-        return {}
-    job = f"a job with `{gpu_request(evidence.site.transport.slurm_options)}`"
-    found = {node: _answer(job, group.facts, fleet.own.get(node, {})) for group in fleet.groups for node in group.nodes}
-    return found | {
-        reply.node: GpuAnswer("unknown", f"{job} gave no answer: {reply.reason}") for reply in fleet.missing
-    }
+    fleet, job = evidence.gpu_jobs, f"a job with `{gpu_request(evidence.site.transport.slurm_options)}`"
+    found = {node: _answer(job, facts, fleet.own.get(node, {})) for node, facts in fleet.told.items()}
+    why = {reply.node: f"{job} gave no answer: {reply.reason}" for reply in fleet.missing}
+    return found | {node: (text, False) for node, text in why.items()}
 
 
 def _answer(job: str, facts: Facts, own: Facts) -> GpuAnswer:
-    known = dict.fromkeys(f"{gpu.name} ({gpu.arch})" for gpu in read_gpus(facts.get("fitness.gpus", "")) if gpu.arch)
+    known = dict.fromkeys(f"{gpu.name} ({gpu.arch})" for gpu in read_gpus(facts) if gpu.arch)
     said = facts.get("fitness.smi", "")
     if known:
-        return GpuAnswer("shown", f"{job} was shown {', '.join(known)}")
+        return f"{job} was shown {', '.join(known)}", False
     if not said:
-        return GpuAnswer("unknown", f"{job} saw no compute capability")
+        return f"{job} saw no compute capability", False
     words = "does not answer" if said == "hung" else f"says `{said}`"
     visible = f", CUDA_VISIBLE_DEVICES is {own.get('fitness.visible', 'not set')}" if is_hidden(facts) else ""
-    return GpuAnswer("none", f"{job} sees none either: nvidia-smi {words}{visible}")
+    return f"{job} sees none either: nvidia-smi {words}{visible}", True

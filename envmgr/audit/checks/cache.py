@@ -8,13 +8,6 @@ modules in MODULEPATH. The check `generation` compares the cache of what is publ
 
 from __future__ import annotations
 
-from envmgr.audit.model import Check, ProbeTexts
-from envmgr.audit.plan import AuditPlan
-from envmgr.system.shelltext import script_text
+from envmgr.audit.model import Check, scripts
 
-
-def probe(plan: AuditPlan) -> ProbeTexts:
-    return {"login": script_text(__file__, "login.sh")} if plan.number or plan.alone else {}
-
-
-CHECK = Check(probe=probe, wants=frozenset({"modules"}))
+CHECK = Check(probe=scripts(__file__, "login"), wants=frozenset({"modules"}))

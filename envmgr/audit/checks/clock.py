@@ -7,22 +7,19 @@ apart break munge (Slurm), Kerberos, make, and the cache times of network file s
 
 from __future__ import annotations
 
+import re
+
 from envmgr.audit.model import Check, Evidence, Rows, scripts
 from envmgr.nodes.envelope import Reply
+from envmgr.probe.model import Facts, grouped
 
 
 def judge(evidence: Evidence) -> Rows:
-    limit = evidence.site.audit.max_skew
-    fleet = evidence.fleet
-    off: dict[str, list[str]] = {}
-    for node in fleet.nodes:
-        own = fleet.own.get(node, {})
-        times = [seconds for key in ("began", "clock.later") if (seconds := _seconds(own.get(key, ""))) is not None]
-        if times and node in fleet.replies:
-            least, most = skew(times, fleet.replies[node])
-            if max(least, -most) > limit:
-                off.setdefault(_said(least, most), []).append(node)
-    for said, nodes in off.items():
+    limit, fleet = evidence.site.audit.max_skew, evidence.fleet
+    times = {node: _times(fleet.own.get(node, {})) for node in fleet.nodes if node in fleet.replies}
+    skews = {node: skew(of_node, fleet.replies[node]) for node, of_node in times.items() if of_node}
+    off = ((_said(least, most), node) for node, (least, most) in skews.items() if max(least, -most) > limit)
+    for said, nodes in grouped(off).items():
         yield evidence.say("off", nodes, said=said, limit=f"{limit:g}")
 
 
@@ -41,11 +38,9 @@ def _said(least: float, most: float) -> str:
     return f"{' to '.join(map(str, ends))} s {way}"
 
 
-def _seconds(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
+def _times(own: Facts) -> list[float]:
+    said = (own.get(key, "") for key in ("began", "clock.later"))
+    return [float(text) for text in said if re.fullmatch(r"\d+(\.\d*)?", text, re.ASCII)]
 
 
 CHECK = Check(judge=judge, probe=scripts(__file__, "prefix"))

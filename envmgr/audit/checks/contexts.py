@@ -15,10 +15,13 @@ read the command's output.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
+from functools import partial
 
+from envmgr.audit.look import Look, Said, looked_at, say
 from envmgr.audit.model import AskedShell, Check, Evidence, ProbeTexts, Rows
-from envmgr.audit.plan import AuditPlan
-from envmgr.audit.shell.modulepath import generations_in_path
+from envmgr.audit.plan import AuditPlan, PublishedGeneration
+from envmgr.audit.shell.shared_shell import elements
 from envmgr.audit.table import Steps, fields_of, short
 from envmgr.modules.node_paths import SLURM_LINE
 from envmgr.nodes.sets import fold
@@ -30,47 +33,46 @@ _UNKNOWN_SHELLS = frozenset({"fish", "ksh", "ksh93", "mksh", "pwsh", "xonsh", "n
 
 
 def probe(plan: AuditPlan) -> ProbeTexts:
-    first = plan.samples[0] if plan.samples else ""
-    return {"context": assign(first=first) + script_text(__file__, "context.sh")}
+    return {"context": assign(first=plan.first) + script_text(__file__, "context.sh")}
 
 
 def judge(evidence: Evidence) -> Rows:
     for shell in evidence.each_shell():
-        yield from _of_shell(shell, evidence)
+        yield from looked_at(partial(_of_shell, shell), shell.fleet, evidence, shell)
     if evidence.alone:
         yield from _no_module_at_all(evidence)
-    yield from _prints(evidence)
     if "ssh" in evidence.ways and "root" not in evidence.plan.accounts and not evidence.plan.request.here:
         yield evidence.say("not_root", evidence.ways["ssh"].nodes)
     if unknown := sorted(_UNKNOWN_SHELLS.intersection(evidence.plan.shells)):
         yield evidence.say("unknown_shells", shells=", ".join(unknown))
 
 
-def _of_shell(shell: AskedShell, evidence: Evidence) -> Rows:
-    for end, nodes in shell.by_value("end").items():
-        if end != "absent":
-            no_user = end.startswith(NO_USER)
-            fix = NO_USER_HINT if no_user else f"start such a shell by hand on the node, as {shell.user}"
-            yield evidence.say("ended", nodes, shell, end=end, traced="" if no_user else ":exec :exit :return", fix=fix)
-    probed = shell.having("modulepath")
-    entry = evidence.plan.samples[0] if evidence.plan.samples else ""
-    for fact, after in (("path_brought", ""), ("path_loaded", f"after `module load {entry}` ")):
-        for path, nodes in probed.by_value(fact).items():
-            yield evidence.say("bad_path", nodes, shell, path=path or "empty", after=after)
-    if not evidence.alone:
-        yield from _module_command(probed, evidence)
-        yield from _generations(probed, evidence)
+def _of_shell(shell: AskedShell, look: Look) -> Iterator[Said]:
+    evidence, end = look.evidence, look.get("end", "absent")
+    if end != "absent":
+        no_user = end.startswith(NO_USER)
+        fix = NO_USER_HINT if no_user else f"start such a shell by hand on the node, as {shell.user}"
+        yield say("ended", end=end, traced="" if no_user else ":exec :exit :return", fix=fix)
+    if look.has("modulepath"):
+        for fact, after in (("path_brought", ""), ("path_loaded", f"after `module load {evidence.plan.first}` ")):
+            if look.has(fact):
+                yield say("bad_path", path=look.get(fact) or "empty", after=after)
+        if not evidence.alone:
+            yield from _module_command(shell, look)
+    if text := look.get("noise"):
+        at_login = shell.context.shell in ("bash-login", "bash-interactive", "zsh")
+        yield say("prints", severity="note" if at_login else "warning", text=text)
 
 
 def _no_module_at_all(evidence: Evidence) -> Rows:
     """Yield that no login shell has a `module`. One that only some nodes lack is compared by the check `inventory`."""
-    logins = [shell.having("module") for shell in evidence.each_shell() if shell.context.name == "bash-login"]
-    nodes = [node for shell in logins for node in shell.fleet.nodes]
-    if nodes and {value for shell in logins for value in shell.by_value("module")} == {"no"}:
-        yield evidence.say("no_module_at_all", dict.fromkeys(nodes), evidence.user_login)
+    logins = [shell.by_value("module") for shell in evidence.each_shell() if shell.context.name == "bash-login"]
+    if any(logins) and {value for login in logins for value in login} == {"no"}:
+        nodes = dict.fromkeys(node for login in logins for node in login["no"])
+        yield evidence.say("no_module_at_all", nodes, evidence.user_login)
 
 
-def _again(nodes: tuple[str, ...], shell: AskedShell, after: str = "") -> Steps:
+def _again(shell: AskedShell, nodes: Iterable[str], after: str = "") -> Steps:
     """Return how a shell gets node-setup's files again."""
     command = f"envmgr node-setup --apply --nodes {fold(nodes)}"
     context = shell.context
@@ -79,64 +81,49 @@ def _again(nodes: tuple[str, ...], shell: AskedShell, after: str = "") -> Steps:
     return Steps(run=command, at="here", look=after)
 
 
-def _module_command(shell: AskedShell, evidence: Evidence) -> Rows:
-    found = shell.by_value("module")
-    if (nodes := found.get("no", ())) and shell.context.shell != "wrap":  # which reads no file that could define it
-        yield evidence.say("no_module", nodes, shell, hint=_again(nodes, shell, "is Lmod installed there?"))
-    others = shell.only(lambda facts: facts.get(f"{shell.key}module") == "another program's")
-    for defined, nodes in others.by_value("module_from", default="").items():
-        _, line, file = fields_of(defined, 3)
-        yield evidence.say("another_module", nodes, shell, place=f", of {file}:{line}" if file.startswith("/") else "")
-    if evidence.published is not None:
-        yield from _not_loaded(shell, evidence)
-
-
-def _not_loaded(shell: AskedShell, evidence: Evidence) -> Rows:
-    """Yield nodes on which the first entry is not loaded, if the check `loading` does not report that."""
-    usable = shell.only(
-        lambda facts: facts.get(f"{shell.key}module") == "yes" and bool(generations_in_path(facts, shell, evidence))
-    )
-    entry = evidence.plan.samples[0] if evidence.plan.samples else ""
-    reported = usable.fleet.only(lambda facts: f"loading.failed.{entry}" in facts).nodes
-    for said, nodes in usable.by_value("loads").items():
-        if said != "yes" and not set(nodes) & set(reported):
-            cause = "LD_LIBRARY_PATH LUA_CPATH LUA_PATH" if _LINKER.search(said) else ""
-            words = short(" ".join(said.split())) or "and says nothing"
-            yield evidence.say("not_loaded", nodes, shell, entry=entry, said=words, cause=cause)
-
-
-def _generations(shell: AskedShell, evidence: Evidence) -> Rows:
-    if evidence.published is None:
+def _module_command(shell: AskedShell, look: Look) -> Iterator[Said]:
+    published, module, numbers = look.evidence.published, look.get("module"), _in_path(look)
+    if module == "no" and shell.context.shell != "wrap":  # which reads no file that could define it
+        yield say("no_module", hint=partial(_again, shell, after="is Lmod installed there?"))
+    if module == "another program's":
+        _, line, file = fields_of(look.get("module_from"), 3)
+        yield say("another_module", place=f", of {file}:{line}" if file.startswith("/") else "")
+    entry, said = look.evidence.plan.first, look.get("loads", "yes")
+    if published is None:
         return
-    wanted = evidence.published.record.number
-    for group in shell.fleet.groups:
-        nodes, numbers = group.nodes, generations_in_path(group.facts, shell, evidence)
-        if numbers == [f"{wanted:04d}"]:
-            continue
-        shown = " and ".join(
-            f"generation {int(n)}" if n.isdecimal() else f"{evidence.site.prefix}/{n}" for n in numbers
-        )
-        alone, fix = numbers[0] if len(numbers) == 1 else "", _again(nodes, shell)
-        if not numbers:
-            modulepath = short(group.facts[f"{shell.key}modulepath"]) or "it is empty"
-            yield evidence.say("no_generation", nodes, shell, hint=fix, modulepath=modulepath, wanted=wanted)
-        elif not alone.isdecimal():
-            yield evidence.say("another_generation", nodes, shell, hint=fix, shown=shown, wanted=wanted)
-        elif int(alone) not in evidence.published.kept:
-            yield evidence.say("not_kept", nodes, shell, shown=shown, wanted=wanted)
-        elif shell.context.export == "ALL":
-            yield evidence.say("inherited", nodes, shell, shown=shown, wanted=wanted)
-        elif group.facts.get("current", f"generations/{wanted:04d}") == f"generations/{wanted:04d}":
-            # else `current` itself is stale there, which the check `generation` reports
-            yield evidence.say("another_generation", nodes, shell, hint=fix, shown=shown, wanted=wanted)
+    if (
+        module == "yes" and numbers and said != "yes" and f"loading.failed.{entry}" not in look.facts
+    ):  # which `loading` reports
+        cause = "LD_LIBRARY_PATH LUA_CPATH LUA_PATH" if _LINKER.search(said) else ""
+        yield say("not_loaded", entry=entry, said=short(" ".join(said.split())) or "and says nothing", cause=cause)
+    yield from _generations(shell, look, numbers, published)
 
 
-def _prints(evidence: Evidence) -> Rows:
-    """Yield the text that start-up files print."""
-    for shell in evidence.each_shell():
-        at_login = shell.context.shell in ("bash-login", "bash-interactive", "zsh")
-        for text, nodes in shell.by_value("noise").items():
-            yield evidence.say("prints", nodes, shell, "note" if at_login else "warning", text=text)
+def _in_path(look: Look) -> list[str]:
+    """Return the generations that MODULEPATH has: numbers, or `current`."""
+    pattern = re.compile(re.escape(f"{look.evidence.site.prefix}/") + r"(?:generations/([0-9]{4,})|(current))/modules")
+    matches = (pattern.fullmatch(part) for part in elements(look.get("modulepath")))
+    return [m[1] or m[2] for m in matches if m]
+
+
+def _generations(shell: AskedShell, look: Look, numbers: list[str], published: PublishedGeneration) -> Iterator[Said]:
+    wanted, prefix = published.record.number, look.evidence.site.prefix
+    shown = " and ".join(f"generation {int(n)}" if n.isdecimal() else f"{prefix}/{n}" for n in numbers)
+    alone, fix = numbers[0] if len(numbers) == 1 else "", partial(_again, shell)
+    if not numbers:
+        modulepath = short(look.get("modulepath")) or "it is empty"
+        yield say("no_generation", hint=fix, modulepath=modulepath, wanted=wanted)
+    elif not alone.isdecimal():
+        yield say("another_generation", hint=fix, shown=shown, wanted=wanted)
+    elif int(alone) == wanted:
+        return
+    elif int(alone) not in published.kept:
+        yield say("not_kept", shown=shown, wanted=wanted)
+    elif shell.context.export == "ALL":
+        yield say("inherited", shown=shown, wanted=wanted)
+    elif look.facts.get("current", f"generations/{wanted:04d}") == f"generations/{wanted:04d}":
+        # else `current` itself is stale there, which the check `generation` reports
+        yield say("another_generation", hint=fix, shown=shown, wanted=wanted)
 
 
 CHECK = Check(judge=judge, probe=probe, wants=frozenset({"modules"}), loads=True)

@@ -21,7 +21,7 @@ The facts are kept in `var/audit/nodes.json` under the prefix, where `envmgr bui
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from envmgr.audit.ask.gpu_jobs import gpu_answers
 from envmgr.audit.fit.matrix import hiding, is_hidden, observed, required
@@ -33,20 +33,18 @@ from envmgr.catalog.fitness import NodeFacts, NodeNeeds, Verdict, judge_gpu, lev
 from envmgr.catalog.gpus import FLOORS, toolkit_driver
 from envmgr.nodes.access import gpu_request
 from envmgr.nodes.sets import fold
+from envmgr.probe.model import grouped
 from envmgr.system.files import shipped
 from envmgr.system.shelltext import assign, script_text
 
 SMI_SECONDS = 6  # without its persistence daemon a driver needs one or two to wake up
 
 
-def probe(plan: AuditPlan) -> ProbeTexts:
+def probe(plan: AuditPlan) -> ProbeTexts:  # noqa: ARG001 - the same for every plan
     flags = sorted({flag for needed in level_flags().values() for flag in needed} | {"pni"})
-    return {"node": gpu_probe(plan)["node"] + assign(fitness_flags="|".join(flags)) + script_text(__file__, "node.sh")}
-
-
-def gpu_probe(plan: AuditPlan) -> ProbeTexts:  # noqa: ARG001 - the same for every plan
-    text = (shipped("nodesetup") / "gpus.sh").read_text("utf-8") + script_text(__file__, "gpus.sh")
-    return {"node": assign(fitness_seconds=SMI_SECONDS) + text}
+    gpus = assign(fitness_seconds=SMI_SECONDS) + (shipped("nodesetup") / "gpus.sh").read_text("utf-8")
+    gpus += script_text(__file__, "gpus.sh")
+    return {"gpus": gpus, "node": gpus + assign(fitness_flags="|".join(flags)) + script_text(__file__, "node.sh")}
 
 
 def judge(evidence: Evidence) -> Rows:
@@ -74,17 +72,17 @@ def _smi(evidence: Evidence) -> Iterator[SaidOf]:
         elif not is_hidden({"fitness.smi": said}):
             yield say("smi_fails", said=said), nodes
         for node in nodes if is_hidden({"fitness.smi": said}) else ():
-            answer = answers.get(node)
-            if answer is not None and answer.kind == "none":
-                yield say("none_in_a_job", answer=answer.text), [node]
-            elif answer is not None or node in listing:
-                yield say("hidden", answer=f"; {answer.text}" if answer else "", job=job), [node]
+            answer, is_fault = answers.get(node, ("", False))
+            if is_fault:
+                yield say("none_in_a_job", answer=answer), [node]
+            elif answer or node in listing:
+                yield say("hidden", answer=f"; {answer}" if answer else "", job=job), [node]
 
 
 def _entry(
     entry: str,
     needs: NodeNeeds,
-    told: Mapping[NodeFacts, tuple[str, ...]],
+    told: Mapping[NodeFacts, Sequence[str]],
     places: Mapping[str, frozenset[str]],
     evidence: Evidence,
 ) -> Iterator[SaidOf]:
@@ -114,11 +112,8 @@ def _entry(
 
 def _places(evidence: Evidence) -> dict[str, frozenset[str]]:
     """Return node -> its groups in site.yaml. Nodes that are in no group form one group."""
-    found: dict[str, set[str]] = {node: set() for node in evidence.nodes}
-    for name, members in evidence.groups.items():
-        for node in members:
-            found.setdefault(node, set()).add(name)
-    return {node: frozenset(names or {""}) for node, names in found.items()}
+    found = grouped((node, name) for name, members in evidence.groups.items() for node in members)
+    return {node: frozenset(found.get(node, ("",))) for node in {*found, *evidence.nodes}}
 
 
 def _hint(reason: str, evidence: Evidence) -> str:
@@ -127,4 +122,4 @@ def _hint(reason: str, evidence: Evidence) -> str:
     return hint_by(evidence.table.words, reason, driver=driver, cuda=cuda)
 
 
-CHECK = Check(judge=judge, probe=probe, gpu_probe=gpu_probe)
+CHECK = Check(judge=judge, probe=probe)

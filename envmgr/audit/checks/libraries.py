@@ -21,7 +21,7 @@ from envmgr.audit.fit.install_facts import missing_libraries
 from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import Fleet
+from envmgr.probe.model import Fleet, grouped
 from envmgr.system.shelltext import assign, script_text, words
 
 _LINES = 40  # so many missing libraries of an entry at most
@@ -53,23 +53,12 @@ def judge(evidence: Evidence) -> Rows:
 
 def _missing(entry: str, fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield the libraries that an entry lacks: in one finding those that the same nodes lack."""
-    together: dict[tuple[str, ...], list[str]] = {}
-    for library, lacking in fleet.by_each(lambda facts: missing_libraries(entry, facts)).items():
-        together.setdefault(lacking, []).append(library)
-    for nodes, libraries in together.items():
-        first, others = libraries[0], [node for node in fleet.nodes if node not in nodes]
-        files = next(
-            found[first] for group in fleet.groups if first in (found := missing_libraries(entry, group.facts))
-        )
-        yield evidence.say(
-            "missing_on_some" if others else "missing",
-            nodes,
-            entry=entry,
-            libraries=", ".join(libraries),
-            first=first,
-            file=files.split(" ", 1)[0],
-            others=fold(others),
-        )
+    missing = fleet.by_each(lambda facts: missing_libraries(entry, facts))
+    for nodes, libraries in grouped((nodes, library) for library, nodes in missing.items()).items():
+        others, first = fold(node for node in fleet.nodes if node not in nodes), libraries[0]
+        row, file = "missing_on_some" if others else "missing", missing_libraries(entry, fleet.told[nodes[0]])[first][0]
+        names = ", ".join(libraries)
+        yield evidence.say(row, nodes, entry=entry, libraries=names, first=first, file=file, others=others)
 
 
 CHECK = Check(judge=judge, probe=probe, wants=frozenset({"published"}))

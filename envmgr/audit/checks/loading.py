@@ -41,7 +41,7 @@ def _differences(entry: str, fleet: Fleet, evidence: Evidence) -> Rows:
     """
     here = evidence.plan.loads.get(entry)
     found = fleet.by_value(f"loading.sha256.{entry}")
-    texts = {value: _text(entry, value, fleet) for value in found}
+    texts = {value: fleet.told[nodes[0]].get(f"loading.env.{entry}", "") for value, nodes in found.items()}
     if here is not None and len(found) == 1 and _sum(here) not in found:
         ((value, nodes),) = found.items()
         changed = changed_lines(texts[value], escaped(here, "\n"))
@@ -52,11 +52,6 @@ def _differences(entry: str, fleet: Fleet, evidence: Evidence) -> Rows:
     for value, nodes in found.items():
         if value != right:
             yield evidence.say("other", nodes, entry=entry, changed=short(changed_lines(texts[value], reference)))
-
-
-def _text(entry: str, value: str, fleet: Fleet) -> str:
-    alike = (g.facts for g in fleet.groups if g.facts.get(f"loading.sha256.{entry}") == value)
-    return next((facts.get(f"loading.env.{entry}", "") for facts in alike), "")
 
 
 def _sum(text: str) -> str:

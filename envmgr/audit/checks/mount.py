@@ -110,9 +110,10 @@ def _mounted(servers: Collection[str], look: Look) -> Iterator[Said]:
 def _options(asked: frozenset[str] | None, look: Look) -> Iterator[Said]:
     """Yield options by which programs do not start, or that `mount.writable` does not want."""
     point, wanted = look.get("mount.point"), "rw" if asked and look.nodes[0] in asked else "ro"
-    if "noexec" in look.get("mount.options").split(","):
+    options = look.get("mount.options").split(",")
+    if "noexec" in options:
         yield say("noexec", point=point)
-    other = "ro" if "ro" in _all_options(look.facts) else "rw"
+    other = "ro" if "ro" in (*options, *look.get("mount.super").split(",")) else "rw"
     if asked is not None and wanted != other:
         yield say("mode", wanted=wanted, other=other, point=point)
 
@@ -130,10 +131,6 @@ def _source(facts: Facts) -> str:
     """Return what is mounted: the server's export, or for a local or bound file system also the folder of it."""
     source, root = facts.get("mount.source", ""), facts.get("mount.root", "/")
     return source if ":" in source or root == "/" else f"{source}[{root}]"
-
-
-def _all_options(facts: Facts) -> list[str]:
-    return f"{facts.get('mount.options', '')},{facts.get('mount.super', '')}".split(",")
 
 
 CHECK = Check(judge=judge, probe=probe, ask_controller=ask_controller, explained=_without_prefix)

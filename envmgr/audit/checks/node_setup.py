@@ -19,7 +19,7 @@ from envmgr.audit.plan import AuditPlan
 from envmgr.catalog.site import Site
 from envmgr.modules.node_paths import FISH_COMPLETION, HOME, SIGNERS
 from envmgr.modules.nodesetup import BEGIN, END, NodeFile, NodeFiles, node_files
-from envmgr.report import Severity
+from envmgr.probe.model import grouped
 from envmgr.system.files import sha256_bytes
 from envmgr.system.shelltext import assign, script_text
 
@@ -60,13 +60,11 @@ def judge(evidence: Evidence) -> Rows:
     minor = {service.unit.path for service in files.linked}
     minor |= {f"{HOME}/completion.bash", f"{HOME}/_envmgr", FISH_COMPLETION}  # users lose no more than words after Tab
     minor |= {file.path for timer in files.timers for file in (timer.service, timer.cron)}
-    together: dict[tuple[str, tuple[str, ...], bool], list[str]] = {}
-    for line, nodes in evidence.looked("node_setup").by_line("node_setup.faults").items():
-        fault, _, path = line.partition(" ")
-        together.setdefault((fault, nodes, path in minor), []).append(path)
+    told = evidence.looked("node_setup").by_line("node_setup.faults").items()
+    faults = ((*line.partition(" ")[::2], nodes) for line, nodes in told)
+    together = grouped(((fault, nodes, path in minor), path) for fault, path, nodes in faults)
     for (fault, nodes, is_minor), paths in together.items():
-        severity: Severity | None = "warning" if is_minor else None
-        yield evidence.say(fault, nodes, severity=severity, paths=" ".join(paths))
+        yield evidence.say(fault, nodes, severity="warning" if is_minor else None, paths=" ".join(paths))
 
 
 CHECK = Check(judge=judge, probe=probe, wants=frozenset({"published"}))

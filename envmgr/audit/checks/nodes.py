@@ -23,7 +23,7 @@ from envmgr.audit.table import hint_by
 from envmgr.nodes.envelope import Reply
 from envmgr.nodes.sets import fold
 from envmgr.nodes.slurm import asleep, slurm_names
-from envmgr.probe.model import Fleet
+from envmgr.probe.model import Fleet, grouped
 from envmgr.probe.shell import NO_USER, NO_USER_HINT, looked_key
 from envmgr.report import Severity
 
@@ -41,14 +41,9 @@ def judge(evidence: Evidence) -> Rows:
 def _missing(evidence: Evidence) -> Rows:
     slurm = evidence.slurm
     names = slurm_names(slurm.states, evidence.nodes)
-    hosts = [("ssh", evidence.here)] if evidence.here else []
-    for way, fleet in (*evidence.ways.items(), *hosts):
-        by_reason: dict[str, list[str]] = {}
-        for reply in fleet.missing:
-            log = evidence.logs.get(reply.node, "") if way != "ssh" and reply.status == "silent" else ""
-            why = _why(reply, slurm, names) + (f"; slurmd's log: {log}" if log else "")
-            by_reason.setdefault(why, []).append(reply.node)
-        for found, nodes in by_reason.items():
+    for way, fleet in (*evidence.ways.items(), ("ssh", evidence.here)):
+        logs = evidence.logs if way != "ssh" else {}
+        for found, nodes in grouped((_why(reply, logs, slurm, names), reply.node) for reply in fleet.missing).items():
             jobs = fold(names.get(node, node) for node in nodes)
             hint = hint_by(evidence.table.words, f"{way}: {found}", nodes=jobs, node=nodes[0])
             told_elsewhere = "no job was sent: " in found or _by_variables(way, found, evidence)
@@ -58,15 +53,14 @@ def _missing(evidence: Evidence) -> Rows:
 
 def _by_variables(way: str, found: str, evidence: Evidence) -> bool:
     """Return whether the check `submitting` reports the variable of the submitting shell by which no job was taken."""
-    here = evidence.here.groups if evidence.here and way != "ssh" else ()
-    told = [group.facts for group in here if looked_key("submitting", "login") in group.facts]
-    return any(any(refused_by(found, facts)) for facts in told)
+    told = (of.facts for of in evidence.here.groups if looked_key("submitting", "login") in of.facts)
+    return way != "ssh" and any(any(refused_by(found, facts)) for facts in told)
 
 
 _NO_FAULT = ("busy: ", "asleep: ")  # reasons that begin so are no fault of the node
 
 
-def _why(reply: Reply, slurm: SlurmView, names: Mapping[str, str]) -> str:
+def _why(reply: Reply, logs: Mapping[str, str], slurm: SlurmView, names: Mapping[str, str]) -> str:
     """Return the status and its reason. Nothing reaches a node that Slurm has put to sleep, whatever ssh reports."""
     state = slurm.states[names[reply.node]][0] if reply.node in names else ""
     if reply.status == "unreachable" and (sleeps := asleep(state)):
@@ -74,7 +68,8 @@ def _why(reply: Reply, slurm: SlurmView, names: Mapping[str, str]) -> str:
     if reply.reason.startswith(_NO_FAULT):  # Slurm gives waiting jobs different reasons
         return re.sub(r" \((Resources|Priority|ReqNodeNotAvail, UnavailableNodes:.*?)\)", "", reply.reason)
     reason = re.sub(r"(\bfor )?\bStepId=[0-9.]+ ?", "", reply.reason)  # the number differs on every node
-    return f"{reply.status}: {reason}"
+    log = logs.get(reply.node, "") if reply.status == "silent" else ""
+    return f"{reply.status}: {reason}" + (f"; slurmd's log: {log}" if log else "")
 
 
 def _ended(way: str, look: Look) -> Iterator[Said]:
@@ -94,9 +89,8 @@ def _ended(way: str, look: Look) -> Iterator[Said]:
 
 def _twice(way: str, fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield nodes that are one host: those that do not have its name."""
-    hosts: dict[str, list[str]] = {}
-    for node in fleet.only(lambda facts: "probe" not in facts).nodes:
-        hosts.setdefault(_short(fleet.own.get(node, {}).get("host", node)), []).append(node)
+    answered = fleet.only(lambda facts: "probe" not in facts).nodes
+    hosts = grouped((_short(fleet.own.get(node, {}).get("host", node)), node) for node in answered)
     for host, nodes in hosts.items():
         for node in nodes if len(nodes) > 1 else ():
             if _short(node) != host and fleet.own.get(node, {}).get("slurm_node") != node:

@@ -20,9 +20,7 @@ from envmgr.system.shelltext import script_text
 _HAS = "ctx.bash-login.user.module"
 
 
-def probe(plan: AuditPlan) -> ProbeTexts:
-    if plan.number is None and not plan.alone:
-        return {}
+def probe(plan: AuditPlan) -> ProbeTexts:  # noqa: ARG001 - the same for every plan
     return {"login": shared("module_tool") + script_text(__file__, "login.sh")}
 
 

@@ -49,7 +49,7 @@ _BROKEN = re.compile(
 
 def probe(plan: AuditPlan) -> ProbeTexts:
     named = "" if plan.modules == ("all",) else " ".join(plan.modules)
-    many = plan.deep or plan.modules == ("all",)
+    many = plan.request.deep or plan.modules == ("all",)
     given = assign(
         site_modules_most=_MANY if many else _ALONE if plan.alone else _FEW,
         site_modules_named=named,
@@ -70,12 +70,10 @@ def _module(name: str, fleet: Fleet, evidence: Evidence) -> Rows:
     yield from looked_at(partial(_faults, name), fleet, evidence)
     if name in evidence.plan.modules and all(_unknown(_loads(name, group.facts)) == name for group in fleet.groups):
         yield evidence.say("unknown", fleet.nodes, name=name)
-        return
-    yield from _starts(name, fleet, evidence)
 
 
 def _faults(name: str, look: Look) -> Iterator[Said]:
-    """Yield the fault of a modulefile, by Lmod's words; none if the module refuses in words of its own.
+    """Yield the fault of a modulefile, by Lmod's words; none if the module refuses in words of its own. And how its first program fails.
 
     A module that loads in login shells needs what their start-up files set. That is a note, because other shells may
     have it, too. A fault of a module that `--modules` names is an error.
@@ -94,24 +92,13 @@ def _faults(name: str, look: Look) -> Iterator[Said]:
     elif broken and not needed and _CLOSED not in said:
         error, node = broken[1] or broken[2] or "", itemgetter(0)
         yield say("broken", severity=severity, name=name, before=before, after=after, error=error, node=node)
+    status, program, why = fields_of(look.get(f"{_KEY}starts.{name}"), 3)
+    if status != "124" and (fault := start_fault(status, short(why))):
+        yield say("no_start", name=name, fault=f"{program} {fault}")
 
 
 _CLOSED = "Empty or non-existent file"  # Lmod's message for a modulefile that the user may not read
 _ENDLESS = "no end in 10 s"
-
-
-def _starts(name: str, fleet: Fleet, evidence: Evidence) -> Rows:
-    """Yield how the first program that the module brings does not start."""
-    for text, nodes in fleet.by_value(f"{_KEY}starts.{name}").items():
-        if fault := _start_in_words(text):
-            yield evidence.say("no_start", nodes, name=name, fault=fault)
-
-
-def _start_in_words(text: str) -> str:
-    """Return why the program did not start; empty if it did, or did not end in time."""
-    status, program, said = fields_of(text, 3)
-    fault = start_fault(status, short(said))
-    return f"{program} {fault}" if fault and status != "124" else ""
 
 
 def _loads(name: str, facts: Facts) -> str | None:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from envmgr.audit.model import Check, Evidence, Rows
 from envmgr.nodes.sets import fold
 from envmgr.nodes.slurm import in_words, slurm_names
+from envmgr.probe.model import grouped
 
 # The row for each state. Source: sinfo(1), NODE STATE CODES. The flags: * no response, ~ # ! % power, $ maintenance, @ ^
 # reboot, - planned.
@@ -30,16 +31,13 @@ def judge(evidence: Evidence) -> Rows:
     if slurm.broken:
         yield evidence.say("broken", said=slurm.broken)
     names = slurm_names({**slurm.rows, **slurm.states}, evidence.nodes)
-    found: dict[tuple[str, str], list[str]] = {}
-    for node, name in names.items():
-        state, reason = slurm.states.get(name, ("", ""))
-        row = "silent" if "*" in state else _ROWS.get(state.lower().rstrip(_FLAGS), "")
-        if row:
-            # Without the flags that the row already expresses. The one for no response stays.
-            plain = state.rstrip(_FLAGS) + "*" * ("*" in state)
-            found.setdefault((row, in_words((plain, reason))), []).append(node)
-    for (row, state), nodes in found.items():
-        yield evidence.say(row, nodes, state=state, names=fold(names[node] for node in nodes))
+    states = ((node, *slurm.states.get(name, ("", ""))) for node, name in names.items())
+    # Without the flags that the row already expresses. The one for no response stays.
+    plain = (((state.rstrip(_FLAGS), "*" * ("*" in state), reason), node) for node, state, reason in states)
+    for (state, silent, reason), nodes in grouped(plain).items():
+        if row := "silent" if silent else _ROWS.get(state.lower()):
+            said = in_words((state + silent, reason))
+            yield evidence.say(row, nodes, state=said, names=fold(names[node] for node in nodes))
 
 
 CHECK = Check(judge=judge, wants=frozenset({"slurm"}))

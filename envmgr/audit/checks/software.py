@@ -20,12 +20,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from envmgr.audit.fit.install_facts import bad_installs, installed_program, program_fault, start_fault
+from envmgr.audit.fit.install_facts import installed_program, program_fault, start_fault
 from envmgr.audit.model import AskedShell, Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.openings import let_in
 from envmgr.audit.plan import AuditPlan, ExpectedInstall
 from envmgr.audit.table import Steps, fields_of
-from envmgr.probe.model import Fleet, Group, ProbeStage, number_in
+from envmgr.probe.model import Fleet, ProbeStage, number_in
 from envmgr.report import Severity
 from envmgr.system.shelltext import assign, script_text, words
 
@@ -83,10 +83,8 @@ def judge(evidence: Evidence) -> Rows:
 
 def _healthy(install: ExpectedInstall, fleet: Fleet, evidence: Evidence) -> Fleet:
     """Return the answers of nodes on which the install itself has no fault, as far as any answer of theirs tells."""
-    sound = fleet.only(lambda facts: install.entry not in bad_installs(facts))
-    bad = {*evidence.fleet.only(lambda facts: install.entry in bad_installs(facts)).nodes}
-    left = (Group(group.facts, tuple(node for node in group.nodes if node not in bad)) for group in sound.groups)
-    return replace(sound, groups=tuple(group for group in left if group.nodes))
+    each = (item for of in (fleet, evidence.fleet) for item in of.told.items())
+    return fleet.among({*fleet.nodes} - {node for node, facts in each if f"software.bad.{install.entry}" in facts})
 
 
 # -- on the node -------------------------------------------------------------------------------------------------------
@@ -96,9 +94,8 @@ def _install(install: ExpectedInstall, evidence: Evidence) -> Rows:
     """Yield faults of an install that keep the user from what was published."""
     fleet = evidence.fleet.sound
     entry, file = install.entry, f"{install.root}/{install.file}".rstrip("/")
-    for reason, nodes in fleet.by(lambda facts: bad_installs(facts).get(entry) or None).items():
-        having = (group.facts for group in fleet.groups if bad_installs(group.facts).get(entry) == reason)
-        stopped = next(filter(None, (facts.get(f"software.stopped.{entry}", "") for facts in having)), "")
+    for reason, nodes in fleet.by(lambda facts: facts.get(f"software.bad.{entry}") or None).items():
+        stopped = next(iter(fleet.among(nodes).by_line(f"software.stopped.{entry}")), "")
         mode, owner, place = fields_of(stopped, 3)
         row = "fault_on_some" if len(nodes) < len(fleet.nodes) else "stopped" if stopped else "fault_everywhere"
         hint = let_in(evidence.site, place, mode, at="server", installs=[place]) if row == "stopped" else Steps()
@@ -115,8 +112,9 @@ def _starts(install: ExpectedInstall, evidence: Evidence) -> Rows:
     entry, program, name = install.entry, install.program, _name(install)
     healthy = _healthy(install, evidence.shells, evidence)
     for fault, nodes in healthy.by(lambda facts: program_fault(install, facts) or None).items():
-        severity = _severity(fault)
-        yield evidence.say("no_start", nodes, severity=severity, entry=entry, program=program, name=name, fault=fault)
+        yield evidence.say(
+            "no_start", nodes, None, _severity(fault), entry=entry, program=program, name=name, fault=fault
+        )
 
 
 def _name(install: ExpectedInstall) -> str:

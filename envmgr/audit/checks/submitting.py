@@ -11,12 +11,10 @@ others), that variable is the error, and the nodes are a note.
 
 from __future__ import annotations
 
-from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows, scripts
-from envmgr.audit.plan import AuditPlan
-from envmgr.audit.shell.modulepath import elements
+from envmgr.audit.model import Check, Evidence, Rows, scripts
+from envmgr.audit.shell.shared_shell import elements
 from envmgr.audit.shell.submit_options import refused_by
 from envmgr.probe.model import Facts
-from envmgr.system.shelltext import script_text
 
 _IN_WORDS = {
     "MODULEPATH": "the folders of modules",
@@ -26,21 +24,14 @@ _IN_WORDS = {
 }
 
 
-def submit_probe(plan: AuditPlan) -> ProbeTexts:  # noqa: ARG001 - the same for every plan
-    return {"node": script_text(__file__, "job.sh")}
-
-
 def judge(evidence: Evidence) -> Rows:
     shell, sender = evidence.user_login, [evidence.sender]
-    facts = next((group.facts for group in evidence.shells.groups if evidence.sender in group.nodes), None)
-    if facts is None:
+    if (facts := evidence.shells.told.get(evidence.sender)) is None:
         return
     refusals = (reply.reason for way, fleet in evidence.ways.items() if way != "ssh" for reply in fleet.missing)
     for said in dict.fromkeys(refusals):
         for name, value in refused_by(said, facts):
             yield evidence.say("refused", sender, shell, name=name, value=value, said=said)
-    if evidence.as_users is None:
-        return
     for said, nodes in evidence.as_users.by_value("submitting.no_step").items():
         yield evidence.say("no_step", nodes, said=said)
     if lost := _lost(evidence):
@@ -55,8 +46,7 @@ def judge(evidence: Evidence) -> Rows:
 
 def _lost(evidence: Evidence) -> str:
     """Return what of the submitting shell did not arrive; empty if all did, or the job did not answer."""
-    groups = evidence.as_users.groups if evidence.as_users else ()
-    facts = groups[0].facts if groups else {}
+    facts = next(iter(evidence.as_users.told.values()), {})
     for place, where in (("job", "jobs do not"), ("step", "a step of srun does not")):
         if lacks := [words for name, words in _IN_WORDS.items() if _lacks(name, place, facts)]:
             return f"{where} get {', '.join(lacks)}"
@@ -68,4 +58,4 @@ def _lacks(name: str, place: str, facts: Facts) -> bool:
     return got is not None and not set(elements(wanted)) <= set(elements(got))
 
 
-CHECK = Check(judge=judge, probe=scripts(__file__, "login"), submit_probe=submit_probe)
+CHECK = Check(judge=judge, probe=scripts(__file__, "login", "job"))

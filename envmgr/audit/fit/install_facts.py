@@ -8,21 +8,10 @@ import re
 
 from envmgr.audit.plan import ExpectedInstall
 from envmgr.errors import signal_text
-from envmgr.probe.model import Facts, number_in
+from envmgr.probe.model import Facts, grouped
 
-_KEY = "software.bad."
 _LEFT = ("124", "137")  # from timeout(1): the program was terminated, or killed
 _LOAD = "200"  # from software.login.sh: the entry could not be loaded, which another check reports
-
-
-def bad_installs(facts: Facts) -> dict[str, str]:
-    """Return entry -> the fault of its install for the ordinary user."""
-    return {key.removeprefix(_KEY): value for key, value in facts.items() if key.startswith(_KEY)}
-
-
-def is_seen(number: int, facts: Facts) -> bool:
-    """Return whether the install with this number, in the plan's order, was looked at."""
-    return number < (number_in(facts, "software.seen") or 0)
 
 
 def installed_program(install: ExpectedInstall) -> str:
@@ -57,11 +46,8 @@ _OF_THE_DRIVER = re.compile(
 )
 
 
-def missing_libraries(entry: str, facts: Facts) -> dict[str, str]:
+def missing_libraries(entry: str, facts: Facts) -> dict[str, list[str]]:
     """Return library -> files of the entry that need it; without the driver's libraries if there is no driver."""
-    found: dict[str, list[str]] = {}
-    for line in facts.get(f"libraries.missing.{entry}", "").splitlines():
-        library, _, needed_by = line.partition(" ")
-        if facts.get("libraries.driver") == "yes" or not _OF_THE_DRIVER.fullmatch(library):
-            found.setdefault(library, []).append(needed_by)
-    return {library: " ".join(files) for library, files in found.items()}
+    lines = (line.partition(" ")[::2] for line in facts.get(f"libraries.missing.{entry}", "").splitlines())
+    has_driver = facts.get("libraries.driver") == "yes"
+    return grouped((lib, file) for lib, file in lines if has_driver or not _OF_THE_DRIVER.fullmatch(lib))

@@ -10,13 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from envmgr.audit.findings import Loose
-from envmgr.audit.fit.install_facts import is_seen
 from envmgr.audit.model import QUORUM, Evidence
 from envmgr.audit.table import short
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, Verdict, cpu_level, judge_gpu, unfit
 from envmgr.catalog.gpus import Gpu, is_capability
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import Facts
+from envmgr.probe.model import Facts, grouped, number_in
 
 BY = "fitness"  # the check that asks for the facts of the matrix
 
@@ -40,15 +39,14 @@ def node_facts(facts: Facts) -> NodeFacts | None:
     if "fitness.arch" not in facts:
         return None
     os_id, _, os_version = facts.get("fitness.os", "").partition(" ")
-    arch = facts["fitness.arch"]
     return NodeFacts(
         driver=_told(facts.get("fitness.driver", "")) or "",
-        gpus=read_gpus(facts.get("fitness.gpus", "")),
+        gpus=read_gpus(facts),
         library=_told(facts.get("fitness.library", "?")),
         cuda=_told(facts.get("fitness.cuda", "")) or "",
         glibc=facts.get("fitness.glibc", ""),
-        arch=arch,
-        cpu_level=cpu_level(arch, facts.get("fitness.flags", "").split()),
+        arch=facts["fitness.arch"],
+        cpu_level=cpu_level(facts["fitness.arch"], facts.get("fitness.flags", "").split()),
         os_id=os_id,
         os_version=os_version,
     )
@@ -59,21 +57,14 @@ def _told(text: str) -> str | None:
     return {"-": "", "?": None}.get(text, text)
 
 
-def _arch(vendor: str, text: str) -> str:
-    """Return the architecture; empty if an NVIDIA one is no compute capability, which means that it was not
-    reported.
+def read_gpus(facts: Facts) -> tuple[Gpu, ...]:
+    """Return the GPUs by the output of nodesetup/gpus.sh: a line `VENDOR ARCH DRIVER NAME` for each.
+
+    An NVIDIA architecture that is no compute capability was not reported.
     """
-    known = _told(text) or ""
-    return known if vendor != "nvidia" or is_capability(known) else ""
-
-
-def read_gpus(text: str) -> tuple[Gpu, ...]:
-    """Parse the output of nodesetup/gpus.sh: a line `VENDOR ARCH DRIVER NAME` for each GPU."""
-    rows = [row for line in text.splitlines() if len(row := line.split(" ", 3)) == 4]
-    return _sorted(
-        Gpu(vendor=vendor, arch=_arch(vendor, arch), driver=_told(driver), name=name)
-        for vendor, arch, driver, name in rows
-    )
+    rows = (line.split(" ", 3) for line in facts.get("fitness.gpus", "").splitlines() if line.count(" ") > 2)
+    told = ((of, arch if of != "nvidia" or is_capability(arch) else "", *rest) for of, arch, *rest in rows)
+    return _sorted(Gpu(vendor=of, arch=_told(arch) or "", driver=_told(by), name=name) for of, arch, by, name in told)
 
 
 def _sorted(gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
@@ -95,26 +86,25 @@ def _answers(evidence: Evidence) -> list[_GpuAnswer]:
     found = []
     for group in evidence.fleet.groups:
         facts = node_facts(group.facts)
-        seen: dict[NodeFacts | None, list[str]] = {}
-        for node in group.nodes:
-            gpus, cuda = shown.get(node, ((), ""))
-            better = facts is not None and _known(gpus) > _known(facts.gpus)
-            update = {"gpus": with_shown(facts.gpus, gpus), "cuda": cuda} if facts is not None and better else {}
-            seen.setdefault(facts.model_copy(update=update) if facts is not None else None, []).append(node)
+        seen = grouped((facts and _better(facts, *shown.get(node, ((), ""))), node) for node in group.nodes)
         found += [_GpuAnswer(group.facts, each, tuple(nodes)) for each, nodes in seen.items()]
     return found
 
 
+def _better(facts: NodeFacts, gpus: tuple[Gpu, ...], cuda: str) -> NodeFacts:
+    if _known(gpus) <= _known(facts.gpus):
+        return facts
+    return facts.model_copy(update={"gpus": with_shown(facts.gpus, gpus), "cuda": cuda})
+
+
 def _shown_elsewhere(evidence: Evidence) -> dict[str, tuple[tuple[Gpu, ...], str]]:
     """Return node -> GPUs and CUDA version from the one of the other ways that was shown the most GPUs."""
-    fleets = [*list(evidence.ways.values())[1:], *([evidence.gpu_jobs] if evidence.gpu_jobs is not None else [])]
     found: dict[str, tuple[tuple[Gpu, ...], str]] = {}
-    for fleet in fleets:
+    for fleet in (*[*evidence.ways.values()][1:], evidence.gpu_jobs):
         for group in fleet.groups:
-            gpus = read_gpus(group.facts.get("fitness.gpus", ""))
-            for node in group.nodes:
-                if node not in found or _known(gpus) > _known(found[node][0]):
-                    found[node] = gpus, _told(group.facts.get("fitness.cuda", "")) or ""
+            gpus, cuda = read_gpus(group.facts), _told(group.facts.get("fitness.cuda", "")) or ""
+            better = (node for node in group.nodes if _known(gpus) > _known(found.get(node, ((), ""))[0]))
+            found |= dict.fromkeys(better, (gpus, cuda))
     return found
 
 
@@ -153,27 +143,26 @@ def is_hidden(facts: Facts) -> bool:
 
 def observed(evidence: Evidence) -> dict[NodeFacts, tuple[str, ...]]:
     """Return facts -> the nodes that have them, for `save_node_facts`."""
-    found: dict[NodeFacts, tuple[str, ...]] = {}
-    for told in _answers(evidence):
-        if told.facts is not None:
-            found[told.facts] = (*found.get(told.facts, ()), *told.nodes)
-    return found
+    found = grouped((told.facts, node) for told in _answers(evidence) if told.facts is not None for node in told.nodes)
+    return {facts: tuple(nodes) for facts, nodes in found.items()}
 
 
 def groups_by_kind(evidence: Evidence) -> Mapping[str, tuple[str, ...]]:
     """Return the kinds of hardware, in words, that can be compared within themselves, if there are several: those with
     three nodes or more. Nodes of smaller kinds are added to the largest one. None where something is published.
     """
-    kinds: dict[str, tuple[str, ...]] = {}
-    for facts, nodes in observed(evidence).items() if evidence.alone else ():
-        gpus = ", ".join(sorted({gpu.name for gpu in facts.gpus}))
-        kind = f"nodes of {facts.cpu_level or facts.arch}{f' with {gpus}' if gpus else ''}"
-        kinds[kind] = (*kinds.get(kind, ()), *nodes)
-    large = {kind: nodes for kind, nodes in kinds.items() if len(nodes) >= QUORUM}
+    seen = observed(evidence) if evidence.alone else {}
+    kinds = grouped((_kind(facts), node) for facts, nodes in seen.items() for node in nodes)
+    large = {kind: tuple(nodes) for kind, nodes in kinds.items() if len(nodes) >= QUORUM}
     if len(large) < 2:
         return {}
     most = max(large, key=lambda kind: len(large[kind]))
     return large | {most: (*large[most], *(n for kind, nodes in kinds.items() if kind not in large for n in nodes))}
+
+
+def _kind(facts: NodeFacts) -> str:
+    gpus = ", ".join(sorted({gpu.name for gpu in facts.gpus}))
+    return f"nodes of {facts.cpu_level or facts.arch}{f' with {gpus}' if gpus else ''}"
 
 
 _UNKNOWN, _NO_PREFIX = "no answer", "the prefix is not there"
@@ -187,15 +176,11 @@ def matrix(evidence: Evidence, findings: Iterable[Loose]) -> tuple[MatrixRow, ..
     """
     lost = _GpuAnswer({}, None, tuple(reply.node for reply in evidence.fleet.missing))
     told = [*_answers(evidence), lost]
-    stopped = dict.fromkeys(set(evidence.mounts.nodes).difference(evidence.mounts.sound.nodes), _NO_PREFIX)
-    faults: dict[tuple[str, str], dict[str, None]] = {}
-    for one in findings:
-        of = one.finding
-        if of.severity == "error" or of.check == "libraries":
-            for node in one.nodes if one.account != "root" and of.check != BY else ():
-                faults.setdefault((of.where, node), {})[of.found] = None
-                if of.check in _STOP:
-                    stopped.setdefault(node, f"{of.where}: {short(of.found, 80)}")
+    of_users = [(one.finding, node) for one in findings for node in one.nodes if one.account != "root"]
+    errors = [(of, n) for of, n in of_users if of.check == "libraries" or (of.severity == "error" and of.check != BY)]
+    faults = grouped(((of.where, node), of.found) for of, node in errors)
+    stopped = {node: f"{of.where}: {short(of.found, 80)}" for of, node in reversed(errors) if of.check in _STOP}
+    stopped |= dict.fromkeys({*evidence.mounts.nodes} - {*evidence.mounts.sound.nodes}, _NO_PREFIX)
     places = {install.entry: number for number, install in enumerate(evidence.plan.installs) if install.file}
     rows = []
     for entry, needs in required(evidence):
@@ -203,7 +188,7 @@ def matrix(evidence: Evidence, findings: Iterable[Loose]) -> tuple[MatrixRow, ..
         for each in told:
             fit, reasons = _outcome(needs, each, places.get(entry))
             for node in each.nodes:
-                no = [*(reasons if fit is False else ()), *faults.get((entry, node), ())]
+                no = [*(reasons if fit is False else ()), *dict.fromkeys(faults.get((entry, node), ()))]
                 if stopped.get(node) == _NO_PREFIX or (not no and node in stopped):
                     no = [stopped[node]]
                 found.setdefault((False, tuple(no)) if no else (fit, reasons), []).append(node)
@@ -224,7 +209,7 @@ def _outcome(needs: NodeNeeds, told: _GpuAnswer, place: int | None) -> tuple[boo
         return False, (_UNKNOWN,)
     if reasons := unfit(needs, told.facts):
         return False, reasons
-    if place is None or not is_seen(place, told.raw):
+    if place is None or place >= (number_in(told.raw, "software.seen") or 0):
         return None, (f"not looked at: {'its install' if place is not None else 'installs'}",)
     judged = judge_gpu(needs, told.facts)
     if judged is None or judged.verdict == Verdict.FULL:

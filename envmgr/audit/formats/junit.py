@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from envmgr.audit.text import head, rows
 from envmgr.nodes.sets import expand, fold
+from envmgr.probe.model import grouped
 
 if TYPE_CHECKING:
     from envmgr.audit.result import AuditResult
@@ -39,10 +40,7 @@ def error_text(error: EnvmgrError, *, now: float) -> str:
 
 
 def _cases(check: str, result: AuditResult) -> Iterator[ET.Element]:
-    by_nodes: dict[str, list[Finding]] = {}
-    for finding in result.every:
-        if finding.check == check:
-            by_nodes.setdefault(finding.nodes or finding.between, []).append(finding)
+    by_nodes = grouped((each.nodes or each.between, each) for each in result.every if each.check == check)
     yield from (_case(check, nodes or "here", findings) for nodes, findings in by_nodes.items())
     told = {node for nodes in by_nodes for node in expand(nodes)}
     answered = {node for asked in result.asked for node in expand(asked.answered)}  # in any way

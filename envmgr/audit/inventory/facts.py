@@ -20,9 +20,9 @@ class NodeInventory:
     """
 
     values: Mapping[tuple[str, str], str]
-    closed: frozenset[str]
-    unread: frozenset[tuple[str, str]]
-    cut: frozenset[str]
+    closed: frozenset[str] = frozenset()
+    unread: frozenset[tuple[str, str]] = frozenset()
+    cut: frozenset[str] = frozenset()
 
     def knows(self, kind: str, key: str) -> bool:
         """Return whether it was looked at whole: what it does not have is not there."""

@@ -8,7 +8,7 @@ from functools import partial
 
 from envmgr.audit.inventory.facts import NodeInventory
 from envmgr.audit.shell.shared_shell import without_host
-from envmgr.probe.model import Facts, Fleet
+from envmgr.probe.model import Facts, Fleet, grouped
 
 _PART = "site_modules."
 _TIMES = re.compile(r"\b1[0-9]{9}\b|\b[0-2]?[0-9]:[0-5][0-9]:[0-5][0-9]\b")
@@ -23,10 +23,7 @@ def read_modules(fleet: Fleet) -> Iterator[Inventories]:
         found = [
             (of, _of_module(name, of.facts, partial(without_host, nodes=of.nodes, fleet=fleet))) for of in fleet.groups
         ]
-        told: dict[str, set[str]] = {}
-        for _, values in found:
-            for key, value in values.items():
-                told.setdefault(key, set()).add(value)
+        told = grouped(item for _, values in found for item in values.items())
         yield [(_inventory(name, values, told, of.facts), of.nodes) for of, values in found if values]
 
 
@@ -53,7 +50,7 @@ def _of_module(name: str, facts: Facts, nameless: Callable[[str], str]) -> dict[
     return found
 
 
-def _inventory(name: str, own: Mapping[str, str], told: Mapping[str, set[str]], facts: Facts) -> NodeInventory:
+def _inventory(name: str, own: Mapping[str, str], told: Mapping[str, list[str]], facts: Facts) -> NodeInventory:
     """Return what a node says of a module, and what it means that it does not say what other nodes say.
 
     Nothing, if the module does not load there, or if what it brings was not looked at to the end.
@@ -67,6 +64,5 @@ def _inventory(name: str, own: Mapping[str, str], told: Mapping[str, set[str]], 
             values[key] = "not there" if "there" in told[key] else "there"
         else:
             values[key] = "nothing"
-    none = frozenset[str]()
     at = frozenset(("module", key) for key in unread)
-    return NodeInventory({("module", key): value for key, value in values.items()}, none, at, none)
+    return NodeInventory({("module", key): value for key, value in values.items()}, unread=at)

@@ -14,14 +14,12 @@ from envmgr.probe.model import Group
 
 _SLURM = "slurm"
 _IN_JOBS = ("account", "daemon", "file", "limit", "link", "prog")  # a job may have mounts and folders of its own
-_NONE: frozenset[str] = frozenset()
 
 
 def places_of(evidence: Evidence) -> tuple[Place, ...]:
     """Return all places, read from what nodes and this host's Slurm answered."""
-    hosts = evidence.here.groups if evidence.here else ()
-    nodes = _read("nodes", "", "node", (*evidence.fleet.groups, *hosts))
-    in_job = _read("", "", "node", evidence.in_job.groups if evidence.in_job else ()).only(_IN_JOBS)
+    nodes = _read("nodes", "", "node", (*evidence.fleet.groups, *evidence.here.groups))
+    in_job = _read("", "", "node", evidence.in_job.groups).only(_IN_JOBS)
     found = [replace(nodes, told=(*nodes.told, *in_job.told))]
     found += [_looked_into(_read(f"modules ({evidence.plan.user})", "", "login", evidence.shells.groups))]
     found += [_read(shell.where, shell.key, "shell", shell.fleet.groups) for shell in evidence.each_shell()]
@@ -53,10 +51,7 @@ def _looked_into(place: Place) -> Place:
 
 def _by_slurm(evidence: Evidence) -> list[tuple[NodeInventory, tuple[str, ...]]]:
     """Return what Slurm says of each node that it knows. It has no version of a node that never came up."""
-    rows = evidence.slurm.rows
-    found: list[tuple[NodeInventory, tuple[str, ...]]] = []
-    for node, name in slurm_names(rows, evidence.nodes).items():
-        values = {(_SLURM, key): value for key, value in rows[name].items()}
-        unread = frozenset[tuple[str, str]]() if "Version" in rows[name] else frozenset({(_SLURM, "Version")})
-        found.append((NodeInventory(values, _NONE, unread, _NONE), (node,)))
-    return found
+    rows, may_lack = evidence.slurm.rows, {(_SLURM, "Version")}
+    names = slurm_names(rows, evidence.nodes).items()
+    values = {node: {(_SLURM, key): value for key, value in rows[name].items()} for node, name in names}
+    return [(NodeInventory(of, unread=frozenset(may_lack - of.keys())), (node,)) for node, of in values.items()]

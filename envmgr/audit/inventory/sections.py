@@ -24,13 +24,10 @@ def digests(facts: Facts) -> dict[str, str]:
 
 def sections_of(fleet: Fleet) -> Sections:
     """Return the sections in which nodes differ."""
-    told = [(digests(group.facts), group.nodes) for group in fleet.groups if _DIGEST in group.facts]
-    found: dict[str, dict[str, list[str]]] = {}
-    for kind in sorted({kind for of, _ in told for kind in of}):
-        for of, nodes in told:
-            found.setdefault(kind, {}).setdefault(of.get(kind, ""), []).extend(nodes)
-    differ = {kind: sorted(of.items(), key=lambda each: -len(each[1])) for kind, of in found.items() if len(of) > 1}
-    return {kind: {digest: tuple(nodes) for digest, nodes in of} for kind, of in differ.items()}
+    fleet = fleet.only(lambda facts: _DIGEST in facts)
+    kinds = sorted(fleet.by_each(digests))
+    found = {kind: fleet.by(lambda facts, kind=kind: digests(facts).get(kind, "")) for kind in kinds}  # type: ignore[misc]
+    return {kind: of for kind, of in found.items() if len(of) > 1}
 
 
 def nodes_of(sections: Sections) -> dict[str, None]:
@@ -45,7 +42,7 @@ def nodes_of(sections: Sections) -> dict[str, None]:
 
 def filled(fleet: Fleet, sections: Sections, asked: Fleet) -> tuple[Fleet, frozenset[str]]:
     """Return the fleet with the sections that were asked for, and the nodes of which one was another by then."""
-    answers = {node: group.facts for group in asked.groups for node in group.nodes}
+    answers = asked.told
     texts: dict[tuple[str, str], str] = {}
     other: set[str] = set()
     for kind, of in sections.items():

@@ -39,6 +39,6 @@ def _given(plan: AuditPlan, *, whole: Iterable[str] = (), only: Iterable[str] = 
 
 
 def _of_modules(plan: AuditPlan) -> str:
-    most, seconds = (_DEEP, 30) if plan.deep else (_FILES, 10)
+    most, seconds = (_DEEP, 30) if plan.request.deep else (_FILES, 10)
     given = assign(modules_most=most, modules_seconds=min(plan.seconds, seconds))
     return given + shared("named_paths") + script_text(__file__, "modules.sh")

@@ -19,14 +19,18 @@ def shared(*names: str) -> str:
     return "".join(script_text(__file__, f"{name}.sh") for name in names)
 
 
+def elements(path: str) -> list[str]:
+    """Return the parts of MODULEPATH as Lmod reads it: no empty parts, no repetitions, no trailing slashes."""
+    parts = (re.sub(r"/+", "/", part).rstrip("/") or "/" for part in path.split(":") if part)
+    return list(dict.fromkeys(parts))
+
+
 def changed_lines(text: str, reference: str) -> str:
     """Return the variables that differ in `text`, and those that it lacks; both texts are lines `NAME=VALUE`."""
     names = {line.partition("=")[0] for line in text.splitlines()}
     gone = [n for line in reference.splitlines() if (n := line.partition("=")[0]) not in names]
-    known = set(reference.splitlines())
-    return "; ".join(
-        [line for line in text.splitlines() if line not in known] + [f"{name} is not set" for name in gone]
-    )
+    changed = (line for line in text.splitlines() if line not in reference.splitlines())
+    return "; ".join([*changed, *(f"{name} is not set" for name in gone)])
 
 
 def without_host(text: str, nodes: Sequence[str], fleet: Fleet) -> str:

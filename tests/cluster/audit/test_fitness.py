@@ -176,7 +176,7 @@ def test_ldd_finds_what_a_node_lacks(cluster: Cluster, published: None, tmp_path
     ]
     assert facts["libraries.looked.t/1"] == "yes"
     assert "libraries.looked.gone/1" not in facts
-    assert missing_libraries("t/1", facts) == {"libgone.so.1": "bin/gone lib/libdeep.so"}
+    assert missing_libraries("t/1", facts) == {"libgone.so.1": ["bin/gone", "lib/libdeep.so"]}
     assert "libgone.so.1 lib/plugins/hidden.so" in full["libraries.missing.t/1"].splitlines()
     assert not Path("/tmp/ldd-ran-it").exists()
 

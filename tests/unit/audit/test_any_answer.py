@@ -18,7 +18,7 @@ from envmgr.audit.table import ENGINE
 from envmgr.catalog.recipe_parts import Requires
 from envmgr.nodes.sets import expand
 from envmgr.probe.model import CONTEXTS, ShellAccount
-from tests.helpers.evidence import OURS, evidence, table_of
+from tests.helpers.evidence import OURS, evidence, keys, table_of
 
 CHECKS = all_checks()
 LOGIN = next(context for context in CONTEXTS if context.name == "bash-login")
@@ -31,7 +31,7 @@ VALUE = st.sampled_from([*ODD, "{0.__class__}", "%s", "no end", "hung", "a\nb c\
 
 def keys_of(*checks: Check) -> list[str]:
     """A key of each fact that these checks declare or read, and of every probe's."""
-    own: set[str] = set(ENGINE.keys)
+    own: set[str] = keys(ENGINE)
     for check in checks:
         of = check.table
         own |= {*of.node, *of.prefix, *of.login, *of.reads}

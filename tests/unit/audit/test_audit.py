@@ -15,7 +15,7 @@ from envmgr.audit.checks import all_checks, check_names, contexts, get_check
 from envmgr.audit.findings import AuditFinding, joined
 from envmgr.audit.model import Evidence
 from envmgr.audit.plan import PublishedGeneration
-from envmgr.audit.shell.modulepath import elements
+from envmgr.audit.shell.shared_shell import elements
 from envmgr.catalog.recipe_parts import Requires
 from envmgr.errors import InputError
 from envmgr.nodes.envelope import Reply

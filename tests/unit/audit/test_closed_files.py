@@ -16,10 +16,10 @@ import pytest
 import envmgr
 from envmgr.audit.checks import mount, saved_collections, signature, software
 from envmgr.audit.model import Check
-from envmgr.audit.openings import open_steps
+from envmgr.audit.openings import let_in
 from envmgr.catalog.recipe_parts import Requires
 from envmgr.modules.node_paths import HOME
-from envmgr.modules.nodesetup import public_paths
+from envmgr.modules.nodesetup import opening_command, public_paths
 from envmgr.probe import shell as probe
 from envmgr.probe.model import CONTEXTS
 from envmgr.publish.signature import KeySigner
@@ -169,12 +169,9 @@ def test_link_of_the_build_user_opens_nothing(tmp_path: Path) -> None:
         there.own(f"home/rsw/sw/store/{name}", RSW)
     before = there.seen()
     paths = [f"/home/rsw/sw/store/{name}" for name in ("a-1", "b-1")]
-    hint = open_steps(where, ["/etc/envmgr", *paths], installs=paths).text
-    assert (
-        hint
-        == "on the node: `runuser -u rsw -- chmod a+rX /home/rsw/sw/store/a-1 /home/rsw/sw/store/b-1; chmod a+rX /etc/envmgr`"
-    )
-    there.type(hint.rpartition("; ")[0] + "`")
+    hint = opening_command(where, ["/etc/envmgr", *paths], paths)
+    assert hint == "runuser -u rsw -- chmod a+rX /home/rsw/sw/store/a-1 /home/rsw/sw/store/b-1; chmod a+rX /etc/envmgr"
+    there.type(f"on the node: `{hint.rpartition('; ')[0]}`")
     assert there.seen() == before
     assert (store / "b-1").stat().st_mode & 0o777 == 0o755
 
@@ -198,9 +195,7 @@ def test_no_other_code_writes_a_chown_into_a_hint() -> None:
 
 def test_only_envmgrs_own_public_files_are_opened() -> None:
     where = site()
-    assert (
-        open_steps(where, ["/etc/envmgr/node/settings"]).text == "on the node: `chmod a+rX /etc/envmgr/node/settings`"
-    )
+    assert let_in(where, "/etc/envmgr/node/settings").text == "on the node: `chmod a+rX /etc/envmgr/node/settings`"
     assert opening([HOME, "/etc/envmgr"], public_paths(where)) == "chmod a+rX /etc/envmgr/node /etc/envmgr"
     for path in (
         "/etc/envmgr/signing_key",
@@ -213,7 +208,7 @@ def test_only_envmgrs_own_public_files_are_opened() -> None:
     ):
         assert opening([path], public_paths(where, [path])) == "", path
         assert opening([HOME, path], public_paths(where)) == "", path
-        assert "chmod" not in open_steps(where, [path]).text
+        assert "chmod" not in let_in(where, path).text
 
 
 def test_configured_key_is_none_of_them_wherever_it_lies() -> None:
@@ -223,10 +218,7 @@ def test_configured_key_is_none_of_them_wherever_it_lies() -> None:
 
 def test_site_that_keeps_others_out_opens_for_its_group_alone() -> None:
     where = site(policies={"umask": "027"})
-    assert (
-        open_steps(where, ["/sw/store/a-1"], installs=["/sw/store/a-1"]).text
-        == "on the node: `chmod g+rX /sw/store/a-1`"
-    )
+    assert let_in(where, "/sw/store/a-1", installs=["/sw/store/a-1"]).text == "on the node: `chmod g+rX /sw/store/a-1`"
 
 
 def test_closing_leaves_a_home_a_home() -> None:

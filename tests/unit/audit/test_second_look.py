@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from envmgr.audit import second_look
-from envmgr.audit.second_look import SECRET, Seen, Wanted, read_second_look, second_look_part
-from envmgr.probe.model import Fleet, Group, ShellAccount
+from envmgr.audit.second_look import SECRET, Seen, Wanted, second_look_part
+from envmgr.probe.model import ShellAccount
 from envmgr.probe.shell import join_probes, read_answer
 from tests.helpers.evidence import audit_plan, site
 from tests.helpers.own_node import ACCOUNTS, AM_ROOT, HOMES, USERS, OwnNode
@@ -25,7 +25,7 @@ def look(node: OwnNode, wanted: Wanted) -> Seen:
     script = join_probes([part], plan, stages=("prefix",))
     facts, _, _ = read_answer(node.ask(script))
     assert facts["second_look.looked.prefix"] == "yes"
-    return read_second_look(Fleet((Group(facts, ("c1",)),), {}, {}, ()))
+    return Seen({"c1": facts})
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from envmgr.audit.checks import all_checks
 from envmgr.audit.model import Check
 from envmgr.audit.table import ENGINE, CheckTable, Fact, Words, read_table
 from envmgr.system.shelltext import quote
-from tests.helpers.evidence import is_declared
+from tests.helpers.evidence import is_declared, keys
 
 FOLDER = Path(checks.__path__[0])
 CHECKS = all_checks()
@@ -123,7 +123,7 @@ def literals(path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("given", TABLES)
 def test_check_may_read_every_fact_that_its_module_names(given: CheckTable) -> None:
-    every = {key for check in CHECKS.values() for key in check.table.keys}
+    every = {key for check in CHECKS.values() for key in keys(check.table)}
     may = given.model_copy(update={"node": {**given.node, **dict.fromkeys(given.reads, Fact())}})
     for text in literals(FOLDER / f"{given.part}.py"):
         key = text.removeprefix("{}")

@@ -1,11 +1,9 @@
-# shellcheck shell=sh
 # A start of csh, reported as bash tells its own: `+FILE:LINE<CALLER:LINE: text`. Csh names no files. By `-V` it prints each line that it reads, and
 # by `-X` each command that it runs, `source FILE` among them; awk looks for these lines in the files, as the user. What is in no file came from
 # the line before. Csh is ended a second early, for awk holds back what it has until then.
 
 : "${look_seconds?}"
 
-# shellcheck disable=SC2016 # awk's
 look_csh_places='
   function bare(text) { gsub(/[ \t]/, "", text); gsub(/\\!/, "!", text); return text }
   function fits(has, said) {
@@ -50,7 +48,6 @@ look_csh_places='
     if (name ~ /^\//) enter(name)
   }'
 look_csh() { # ACCOUNT
-  # shellcheck disable=SC2016 # the inner shell's
   as "$1" /bin/sh -c 'timeout -k 1 "$1" csh -XV -c "unset savehist savedirs" 2>&1 | head -c 8000000 | LC_ALL=C awk "$0"' "$look_csh_places" \
     "$((look_seconds - 1))"
 }

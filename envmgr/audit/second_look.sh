@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # The second look at nodes that differ, and at one that does not: what each shell's start read and set, the text of files, where paths lead.
 # Behind second_look.shell.sh and second_look.csh.sh.
 : "${generation?}" "${look_seconds?}"
@@ -69,7 +68,6 @@ look_shell() { # KEY ACCOUNT HOW
 
 # The lines of files that all may read, behind one empty line for each file that was read. As root nobody reads them, for whom every folder on the
 # way must be open, too.
-# shellcheck disable=SC2016 # awk's
 look_text='BEGIN {
   for (i = 1; i < ARGC; i++) {
     file = ARGV[i]

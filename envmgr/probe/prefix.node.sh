@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # How this node has the prefix, from a file that no mount can hang.
 : "${prefix?}"
 

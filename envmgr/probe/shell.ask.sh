@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # The gate first; what may touch the prefix only once it has answered. start_rest and tell_all are made for the plan.
 : "${tmp?}" "${limit?}" "${gate_seconds?}" "${jobs?}"
 

@@ -1,8 +1,6 @@
-# shellcheck shell=sh
 # How a probe begins: its host and user, a folder of its own, the accounts. A directory service that hangs is left behind, too.
 : "${user?}"
 
-# shellcheck disable=SC2034 # the stages'
 host_name=$(uname -n)
 own host "$host_name"
 probe_uid=$(id -u)
@@ -37,9 +35,7 @@ chmod 755 "$tmp"
 mkfifo "$tmp/ended" && exec 3<>"$tmp/ended" # of `join`
 echo ": a line that start-up files leave" >"$tmp/line" # harmless to a shell that reads it
 find "${tmp%/*}" -maxdepth 1 -name 'envmgr-audit.*' -user "$probe_uid" -mmin +1440 -exec rm -rf {} + 2>/dev/null
-# shellcheck disable=SC2034 # of account_of
 who=$tmp/who.out
-# shellcheck disable=SC2034 # the mark of stages behind start-up files
 read -r secret </proc/sys/kernel/random/uuid
 start who getent passwd "$user" root
 join 3 who
@@ -50,6 +46,5 @@ mkdir -m 700 "$tmp/room" # for what the login stage writes
 # A size of the history (HISTFILESIZE) in start-up files cuts at once what HISTFILE names, and ~/.history where that is not set.
 export HISTFILE="$tmp/room/history"
 # $1: what an interactive bash runs, behind `-c`: it reads no history then, and keeps none of its commands.
-# shellcheck disable=SC2016 # the inner shell's
 echo 'exec /bin/bash -ic '"'. \"\$0\"'"' "$1"' >"$tmp/interactive"
 if [ "$probe_uid" = 0 ] && account_of "$user"; then chown "${account_uid?}" "$tmp/room" 2>/dev/null; fi

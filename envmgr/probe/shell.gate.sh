@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # Whether the prefix answers. Touching `current` makes autofs mount what is not there yet. Names come from an attribute cache
 # for a while; opening a file asks the server. Where nothing is published (`alone`), any answer is a good one.
 : "${prefix?}" "${alone?}" "${link?}"

@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # What the main script of a probe has: jobs that are started, waited for and left behind. They are shells with a stage's file.
 : "${limit?}" "${user?}" "${named_words?}"
 tmp=

@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # What every stage of a probe has. `mark`, `who`, `room` and `host_name` are set before.
 #
 # An answer is lines `@key=value`, `@key|a line of a longer value` and `@~key=value` for what is the node's own. What runs
@@ -19,7 +18,6 @@ sum() { sha256sum | cut -d' ' -f1; }
 plain() { sed -e '/^ERROR: ld\.so: /d' -e '/: no version information available (required by /d'; }
 
 # For awk: a text with `by` for a name that is a word of its own in it, and with NODE for that of a host: `c1` in `lic1` is no name.
-# shellcheck disable=SC2016,SC2034
 named_words='
   function named(text, name, by,  at, before, after, done) {
     done = ""

@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # The first error that slurmd, or a job's slurmstepd, wrote in the last `ago` seconds: why a job ended without an answer. Its log, where
 # slurm.conf names a file; else the journal.
 : "${ago?}" "${host_name?}"

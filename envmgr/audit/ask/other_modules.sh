@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # Modules, a line each: `NAME|FOLDER|what made it|ROOT`, and `|gone` where the user finds no ROOT. Behind opened.sh.
 : "${prefix?}" "${room?}" "${other_modules_most?}" "${other_modules_seconds?}"
 
@@ -13,7 +12,6 @@ if [ -n "${module_cmd?}" ]; then
     opened_names "$other_modules_folder" | sed "s|^|$other_modules_folder$(printf '\t')|"
   done <"$room/opened" >>"$room/other_modules.listed"
   head -n "$other_modules_most" "$room/other_modules.listed" >"$room/other_modules"
-  # shellcheck disable=SC2016 # the inner shell's
   with_limit "$other_modules_seconds" "$room/other_modules.told" /bin/sh -c '
     tab=$(printf "\t")
     while IFS=$tab read -r folder name; do

@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # What is wrong with caches of other tools that Lmod names in a login shell. It names them, in JSON, each as ["FOLDER","TIMESTAMP"].
 : "${prefix?}" "${room?}"
 
@@ -15,7 +14,6 @@ if [ -n "${LMOD_CMD-}" ]; then
     elif [ -n "$cache_stamp" ] && [ -n "$(find "$cache_stamp" -newer "$cache_file" 2>/dev/null)" ]; then
       put "cache.state.$cache_folder" "it is older than its time stamp, so Lmod reads every modulefile"
     else
-      # shellcheck disable=SC2016 # the inner shell's
       with_limit 3 "$room/cache.newer" /bin/sh -c '
         while read -r folder; do
           grep -q -s -F -e "$folder" "$1" || continue # it is not of that folder

@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # The time again, later than at the beginning.
 
 own clock.later "$(date +%s.%N)"

@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # What a user has in this shell. `first` is an entry to load, or empty.
 : "${first?}"
 
@@ -43,7 +42,6 @@ if [ -n "$first" ] && [ -z "${ENVMGR_ALIAS-}" ] && [ -n "$said" ]; then
   case :${LOADEDMODULES-}: in
     *":$first:"*)
       put loads yes
-      # shellcheck disable=SC2034 # for the check
       [ "$contexts_said" = /dev/null ] || hook_said=$(sed -n 's/^envmgr-collections: //p' "$contexts_said")
       ;;
     *) put loads "$(module load "$first" 2>&1 | plain | grep . | head -n 3 | tr '\n' ' ')" ;;

@@ -1,8 +1,6 @@
-# shellcheck shell=sh
 # Driver and GPUs, and which of them Slurm gave to a job; `gpus_look` is node-setup's own.
 : "${fitness_seconds?}"
 
-# shellcheck disable=SC2034 # of smi_said: gpus.sh reads it
 ask_smi() {
   with_limit "$fitness_seconds" "$0.smi" nvidia-smi "$@"
   set -- "$?"

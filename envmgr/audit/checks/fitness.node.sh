@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # glibc, CPU and operating system.
 : "${fitness_flags?}"
 

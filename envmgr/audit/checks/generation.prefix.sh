@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # The record that this node sees, and the files of that generation for modules that are not as it records them: lines `PATH: FAILED…` of
 # sha256sum, and `PATH: OLDER` of a cache that is older than its time stamp, in whole seconds. Source: Lmod's src/Cache.lua, l_readCacheFile.
 # Whether the path that the prefix was made for, if it is another one, leads to it.

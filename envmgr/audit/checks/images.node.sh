@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # The images on this node: what is mounted from a loop device over an install's path, and the copies on the local disk. No file below
 # the prefix is touched. A copy is read whole once a day, and when it was written to since: what is known of it lies beside it.
 : "${prefix?}" "${images_dir?}"
@@ -26,7 +25,6 @@ for images_info in "$images_dir"/*.info; do
     images_now="$(stat -c '%i %s %.9Y %.9Z' "$images_file")"
     images_is=right # or not read
     images_left=$((images_end - $(date +%s)))
-    # shellcheck disable=SC2016 # the inner shell's
     if { read -r images_read images_had <"$images_dir/$images_name.read"; } 2>/dev/null &&
       [ "$images_now $images_sha256" = "$images_had" ] && [ $(($(date +%s) - images_read)) -lt 86400 ]; then
       :

@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # $1: sample or full; $2: seconds it may take; $3: lines of an entry's missing libraries that are printed; then ENTRY ROOT pairs.
 # It looks at the clock itself: the probe cannot end all of its processes without
 # ending itself. The loader that ldd(1) names for /bin/sh is asked as ldd asks it, in one process a file in place of six.
@@ -21,7 +20,6 @@ most=$3
 shift 3
 while [ -n "$loader" ] && [ $# -gt 0 ] && [ "$(date +%s)" -lt "$end" ]; do
   if cd "$2" 2>/dev/null; then
-    # shellcheck disable=SC2016 # the inner shell's
     missing=$(choose | tr '\n' '\0' | xargs -0 -r -n 50 /bin/sh -c '
       [ "$(date +%s)" -lt "$0" ] || exit 255
       loader=$1

@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # What libraries.look.sh, in `libraries_look`, finds as the ordinary user; its arguments are this shell's.
 : "${user?}" "${libraries_seconds?}" "${libraries_look?}"
 

@@ -1,13 +1,10 @@
-# shellcheck shell=sh
 # The environment after each entry is loaded; behind effect.sh, which writes to `scratch`.
 : "${generation?}" "${samples?}" "${room?}"
 
 listed=
 case :${MODULEPATH-}: in *":$generation/modules:"*) listed=yes ;; esac
 if [ -n "${LMOD_CMD-}" ] && [ -n "$listed" ]; then
-  # shellcheck disable=SC2034 # effect.sh writes there
   scratch=$room/scratch
-  # shellcheck disable=SC2034
   effect_cached=yes effect_mark=
   said=$room/said env=$room/env
   for entry in $samples; do

@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # Other network file systems, and those of programs (FUSE), that do not answer: lines `POINT TYPE SOURCE`. Each is asked by a process of its
 # own, which is left behind. statfs goes to the server: what stat tells may come from a cache. Of mounts below one that hangs nothing can be said.
 : "${prefix?}"

@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # Files and lines that node-setup wrote, and that are not what it would write now: `lost`, `changed` or `old` (as it was written then) and the
 # file, `lines` where those of a file of the system are not whole. `node_setup_files` are lines FOLDER SHA256 PATH, of a file that is wanted where
 # there is FOLDER. A node with none of them was never set up.

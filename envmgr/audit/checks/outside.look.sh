@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # PATH HOW IGNORE of each tree, IGNORE names that are left out: the sha256 of a list of its files, as `shape_of` of
 # envmgr/store/outside.py makes it. A folder that cannot be listed is another shape.
 

@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # What outside.look.sh, in `outside_look`, finds as the ordinary user; its arguments are this shell's.
 : "${outside_seconds?}" "${outside_look?}"
 

@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # What the `module` command lists, by Lmod's caches and without them. Behind module_tool.sh.
 : "${generation?}" "${room?}" "${alone?}"
 

@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # Lines `ENTRY REASON` of entries whose own program says that this node lacks something: ENTRY PROGRAM pairs.
 : "${runtimes_limit?}" "${room?}"
 

@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # What Lmod itself says of envmgr's hook, in a shell that has a generation.
 : "${prefix?}" "${hook?}"
 

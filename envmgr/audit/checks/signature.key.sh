@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # Private keys to sign with that others than their owner can read: lines MODE PATH. `signature_keys` is where the site's own key may lie, a line
 # each; in `signature_home` and the folders of it any key is looked at.
 : "${signature_home?}"

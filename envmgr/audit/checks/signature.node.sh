@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # What root's own check of signatures found on this node, and whose signatures it takes.
 
 signature_state='' signature_boot='' signature_at=''

@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # Modules of other tools, a sample, with those of folders that modules open, as `COMPILER MODULE`: each loaded by itself in a clean environment,
 # and what it brings. Behind opened.sh and named_paths.sh.
 : "${prefix?}" "${room?}" "${site_modules_most?}" "${site_modules_seconds?}" "${site_modules_named?}"
@@ -22,7 +21,6 @@ site_modules_look() {
     site_modules_program=$(find -L "$site_modules_folder" -maxdepth 1 -type f -executable 2>/dev/null | LC_ALL=C sort | head -n 1)
   done <"$room/folders"
   if [ -n "$site_modules_program" ] && [ "$(date +%s)" -lt "$site_modules_end" ]; then
-    # shellcheck disable=SC2016 # the inner shells'
     with_limit 5 "$room/start" /bin/sh -c '
       cd "$1" && tr "\n" "\000" <"$2" |
         xargs -0 /bin/sh -c '\''env -i HOME="$PWD" USER=nobody ENVMGR_AUDIT="$PWD" "$@" "$0" --version >/dev/null; echo $?'\'' "$3"
@@ -43,12 +41,10 @@ site_modules_look() {
 }
 
 if [ -n "${module_cmd?}" ]; then
-  # shellcheck disable=SC2034 # of effect.sh
   scratch=$room/scratch effect_cached=${LMOD_CACHED_LOADS-} effect_mark=$room
   site_modules_end=$(($(date +%s) + 10)) # for starting programs: some need seconds to tell their version
   site_modules_path=$(printf '%s\n' "${MODULEPATH-}" | tr : '\n' | grep '^/' | grep -v -F -e "$prefix/" | tr '\n' ':')
   # Without those that come with Lmod and Environment Modules, which users do not load.
-  # shellcheck disable=SC2016 # the inner shell's
   with_limit 10 "$room/site" env LMOD_RC="${LMOD_RC-}" LMOD_SHORT_TIME=86400 ENVMGR_USAGE=no MODULEPATH="${site_modules_path%:}" /bin/sh -c '
     if [ -n "${LMOD_CMD-}" ]; then "$LMOD_CMD" bash --no_redirect --terse avail; else "$MODULES_CMD" bash avail -t; fi'
   [ $? != 124 ] || put site_modules.unlisted yes

@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # What the first program of an entry is in this shell once the entry is loaded, and whether it starts. The check of contexts may
 # have loaded it. csh has its own `module`: this is the sh that it was replaced by. A job of `sbatch --wrap` has none.
 : "${room?}" "${software_entry?}" "${software_program?}" "${software_limit?}"

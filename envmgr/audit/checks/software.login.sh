@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # The first program of each entry is found, and starts, once the entry is loaded in a clean environment: ENTRY PROGRAM pairs.
 : "${generation?}" "${room?}" "${user?}" "${software_limit?}"
 
@@ -7,7 +6,6 @@ listed=
 case :${MODULEPATH-}: in *":$generation/modules:"*) listed=yes ;; esac
 if [ -n "${LMOD_CMD-}" ] && [ -n "$listed" ]; then
   while [ $# -gt 0 ]; do
-    # shellcheck disable=SC2016 # the inner shell's
     env -i HOME="$HOME" USER="$user" PATH=/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 MODULEPATH="$MODULEPATH" \
       LMOD_RC="${LMOD_RC-}" LMOD_CACHED_LOADS=yes LMOD_SHORT_TIME=86400 ENVMGR_USAGE=no HISTFILE="$room/history" /bin/sh -c '
         cd / && text=$("$1" sh load "$2" 2>/dev/null) && eval "$text" || exit 200

@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # $1: seconds it may take; then ENTRY ROOT FILE KIND of each install, KIND `program`, `file` or `folder` (FILE is empty). Run as the ordinary
 # user. It looks at the clock itself: the probe cannot end all of its processes without ending itself.
 

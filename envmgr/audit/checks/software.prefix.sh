@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # What software.look.sh, in `software_look`, finds as the ordinary user; its arguments are this shell's.
 : "${software_seconds?}" "${software_look?}"
 

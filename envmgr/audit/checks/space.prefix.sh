@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # POSIX: one line for the file system with -P; counted from its end, as a source can hold spaces.
 : "${prefix?}"
 

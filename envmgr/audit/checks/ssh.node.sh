@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # Whether sshd lets the ordinary user in, by a real ssh of that user from this node to itself, and whether a command runs there and has
 # `module`: the words are the same in bash, zsh, csh and fish. Nothing is written in the home, and no key of a host is asked for: which nodes
 # the user knows is not looked at. Only root can ask; a user who audits is in already.

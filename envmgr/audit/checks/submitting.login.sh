@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # Variables of a login shell that Slurm's commands take for options. Nothing is asked in a job, or where there is no Slurm.
 
 if [ -z "${job?}" ] && [ -z "${SLURM_JOB_ID-}" ] && [ -n "$(command -v sbatch)" ]; then

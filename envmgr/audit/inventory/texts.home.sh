@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # What the home of this account has: its start-up files by digest, and known names and lines of what else lies there; never a listing.
 
 inventory_homes='.lmod.d .modulerc .modulerc.lua .lmodrc.lua .config/lmod .condarc .pydistutils.cfg .Rprofile .Renviron
@@ -21,7 +20,6 @@ inventory_home() {
     command sha256sum "$@" | while read -r inventory_found inventory_name; do
       printf 'private\t~%s\t%s\n' "${inventory_name#"$HOME"}" "$inventory_found"
     done
-    # shellcheck disable=SC2016 # awk's
     command awk '
       function tell(what) { print "home\t" FILENAME ":" FNR "\t" what }
       /^# >>> (conda|mamba) initialize >>>/ { print "home\t" FILENAME "\t" $3 " init" }

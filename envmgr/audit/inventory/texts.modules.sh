@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # Modulefiles that other tools made: in the folders of this user's MODULEPATH, but for the prefix's, the content of each file, what the user cannot
 # read, and the paths of software that they name and that are not there. Behind named_paths.sh. What a server does not tell in time is closed.
 : "${prefix?}" "${room?}" "${modules_most?}" "${modules_seconds?}"
@@ -18,7 +17,6 @@ modules_modfile() { # FOLDER
   awk -v folder="$1" '{ printf "modfile\t%s/%s\t%s\n", folder, substr($0, 67), substr($0, 1, 12) }' "$room/modules.sums"
 }
 modules_modpath() { # FOLDER: what they name, but for the system's own
-  # shellcheck disable=SC2034 # of named_paths.sh
   named_there=$room/modules.there
   : >"$named_there"
   (cd "$1" && find -L . -type f -printf '%P\n' 2>/dev/null | LC_ALL=C sort | head -n 2000 | tr '\n' '\0' |

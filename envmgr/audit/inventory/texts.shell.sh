@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # The inventory of this very shell: `shell_flags`, `shell_ifs` and `path_brought` are as the start-up files left them. What a look at a folder may keep
 # waiting is left behind. It starts few processes: every shell pays for them.
 # Behind texts.home.sh.
@@ -117,7 +116,6 @@ inventory_state_left() {
   fi
 }
 
-# shellcheck disable=SC2016 # awk's
 inventory_look() (
   inventory_umask=$(umask)
   inventory_unread=

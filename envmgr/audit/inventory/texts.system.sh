@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # The inventory of the node itself. What may hang (a server, a directory service) is left behind with all that comes after it. No folder of a server is
 # entered. Of a file that others cannot read the answer has only a digest that is good for this audit, of a private key not even that.
 : "${user?}" "${build_user?}" "${inventory_salt?}" "${inventory_seconds?}" "${inventory_path?}" "${named_words?}" "${host_name?}" "${inventory_limit?}"
@@ -16,7 +15,6 @@ inventory_kernel='kernel/numa_balancing kernel/unprivileged_userns_clone kernel/
 inventory_mounts() {
   : >"$0.far"
   : >"$0.near"
-  # shellcheck disable=SC2016 # awk's
   awk -v far="$0.far" -v near="$0.near" -v own="${host_name%%.*}" '
     function kept(text, without,  n, i, part, all) {
       n = split(text, part, ",")
@@ -62,7 +60,6 @@ $inventory_above
 }
 
 # inventory_files: of what find prints, links, folders and programs, and files with the first digits of their sha256.
-# shellcheck disable=SC2016 # awk's
 inventory_files() {
   set -- /dev/null /dev/ptmx /tmp /var/tmp /dev/shm /var/spool /var/spool/slurmd
   if [ -r /root ]; then for inventory_file in $inventory_dots; do set -- "$@" "/root/$inventory_file"; done; fi
@@ -149,7 +146,6 @@ $inventory_file
 
 # inventory_trees: of folders of libraries and of software, and of those that daemons write in, one digest of what lies there: names, modes,
 # sizes and links. The fourth folder of a path stands for all that is below it.
-# shellcheck disable=SC2016 # awk's
 inventory_trees() {
   set -- /var/log /var/spool /var/lib
   for inventory_folder in /usr/lib /usr/lib64 /usr/libexec /usr/include /usr/share /usr/local /opt; do
@@ -208,7 +204,6 @@ inventory_daemons() {
 }
 
 looked() { printf 'looked\t%s\n' "$@"; }
-# shellcheck disable=SC2016 # awk's
 inventory_look() {
   umask 077
   PATH=$inventory_path

@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # inventory_tell KIND…: lines `KIND<TAB>KEY<TAB>VALUE` on stdin as facts; `looked<TAB>KIND` says that a kind was looked at whole, and what of the
 # kinds named was not is `closed`. Sorted, and without the node's own name and the job's number in paths, so that nodes that are alike say the same
 # bytes. A name without a digit is a word that nodes have for other reasons. Programs of the shell's own PATH are not called: a start-up file may have put others there.
@@ -7,7 +6,6 @@
 
 inventory_path=/usr/sbin:/usr/bin:/sbin:/bin
 # For awk: KEY<TAB>SOFT HARD of a line of /proc/PID/limits; of what the kernel derives from memory only whether it is enough.
-# shellcheck disable=SC2016,SC2034
 inventory_limit='
   function limit(line,  key, word, i) {
     key = tolower(substr(line, 5, 21))
@@ -18,7 +16,6 @@ inventory_limit='
   }
 '
 
-# shellcheck disable=SC2016 # awk's
 inventory_tell() {
   PATH=$inventory_path
   LC_ALL=C

@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # named_paths: of lines `WHAT PATH` on stdin, those of which the path is not there, and `WHAT FOLDER closed` of those that lie in a folder,
 # or are one, that the caller cannot enter or read. What lies below another one in the list is left out. With `named_there`, a file, that
 # gets a line for each other path.

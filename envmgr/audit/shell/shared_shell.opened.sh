@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # opened_folders: "$room/opened", lines `FOLDER|NAME NAME…` for each folder that modules put into MODULEPATH when they are loaded in this
 # order (a hierarchy: a compiler opens the folder of its MPIs). Three levels, and 24 modules in the given seconds: those whose file names MODULEPATH.
 # Behind module_tool.sh and effect.sh.
@@ -47,7 +46,6 @@ opened_folders() {
     while read -r opened_chain; do
       [ "$(date +%s)" -lt "$opened_end" ] || break
       opened_left=$((opened_left - 1))
-      # shellcheck disable=SC2034 # of effect.sh
       scratch=$room/opened.scratch effect_cached=${LMOD_CACHED_LOADS-} effect_mark=$room
       with_limit 10 "$room/opened.after" effect "${module_cmd?}" "$opened_path" "${LMOD_RC-}" "$opened_chain" || continue # it cannot be loaded
       tr '\0' '\n' <"$room/opened.scratch" | sed -n 's/^MODULEPATH=//p' | tr : '\n' | sed 's|//*$||' | grep '^/' | grep -v -x -F -f "$room/opened.path" >"$room/opened.new"

@@ -39,13 +39,14 @@ def _read(name: str, where: str, scope: Scope, groups: Sequence[Group]) -> Place
 
 def _looked_into(place: Place) -> Place:
     """Return the place of modulefiles: nothing is known of a folder that a node's MODULEPATH does not have."""
-    folders = [at for at in place.keys if at[1].endswith("/")]
+    values = {at: value for inventory, _ in place.told for at, value in inventory.values.items()}
+    folders = [at for at in values if at[1].endswith("/")]
     told = []
     for inventory, nodes in place.told:
-        other = tuple(folder for _, folder in folders if ("modfile", folder) not in inventory.values)
-        unread = (at for at in place.keys if other and at[1].startswith(other))
-        values = {at: value for at, value in inventory.values.items() if at not in folders}
-        told.append((replace(inventory, values=values, unread=inventory.unread.union(unread)), nodes))
+        other = [folder for kind, folder in folders if (kind, folder) not in inventory.values]
+        unread = [at for at, value in values.items() if any(at[1].startswith(of) or f": {of}" in value for of in other)]
+        own = {at: value for at, value in inventory.values.items() if at not in folders}
+        told.append((replace(inventory, values=own, unread=inventory.unread.union(unread)), nodes))
     return replace(place, told=told)
 
 

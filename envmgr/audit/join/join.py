@@ -158,10 +158,16 @@ def _file(place: str) -> str:
 
 def _has(each: Difference, of: Difference) -> bool:
     """Return whether a difference is there because of another one: of what holds it, or has its rows."""
-    kept_in = KINDS[of.kind].kept_in
+    kept_in = KINDS["account" if _is_of_another(of) else of.kind].kept_in
     rows = each.kind in ("file", "link") and kept_in and re.match(kept_in, each.path)
     stopped = each.kind == "daemon" and of.value is None and re.match(rf"{each.key}\W", of.key)  # it has no limits
     return _holds(each, of.path) or is_its_file(each, f"{of.key} {of.value} {of.right}") or bool(rows or stopped)
+
+
+def _is_of_another(of: Difference) -> bool:
+    """Return whether all that differs of a file or folder is whose it is: a number, where an account has no name."""
+    value, right = (re.sub(r" \S+:\S+", "", text or "") for text in (of.value, of.right))
+    return bool(of.path) and value == right != ""
 
 
 def _holds(of: Difference, path: str) -> bool:

@@ -280,9 +280,42 @@ def test_halves_that_a_file_of_one_explains_are_not_told_of_the_other() -> None:
 
 
 def test_modulefiles_of_a_folder_that_a_shell_does_not_have_are_not_missing() -> None:
-    usual = {"inventory.modfile": "/opt/m/\\tlooked at\n/opt/m/gcc/12.lua\\tx"}
-    assert judged({"inventory.modfile": ""}, usual=usual) == []
+    usual = {
+        "inventory.modfile": "/opt/m/\\tlooked at\n/opt/m/gcc/12.lua\\tx",
+        "inventory.modpath": r"/a\tnot there: /opt/m/gcc/12.lua names it",
+    }
+    assert judged({"inventory.modfile": "", "inventory.modpath": ""}, usual=usual) == []
     assert len(judged({"inventory.modfile": r"/opt/m/\tlooked at"}, usual=usual)) == 1
+
+
+def test_half_that_is_harmed_is_wrong() -> None:
+    told = judged(
+        {"inventory.mount": r"/dev/shm\ttmpfs shm ro"},
+        harm("cannot write to /dev/shm/x"),
+        usual={"inventory.mount": r"/dev/shm\ttmpfs shm rw"},
+        nodes=NODES[:2],
+    )
+    assert told[0].startswith("error c2: /dev/shm: /dev/shm is tmpfs shm ro; tmpfs shm rw on others")
+    assert len(told) == 1
+
+
+def test_owner_without_a_name_comes_from_the_accounts() -> None:
+    told = judged(
+        {"inventory.dir": r"/opt/a\t755 2001:users", "inventory.file": rf"/etc/passwd\t{OTHER}"},
+        usual={"inventory.dir": r"/opt/a\t755 alice:users", "inventory.file": rf"/etc/passwd\t{FILE}"},
+    )
+    assert [text.partition(" | ")[0] for text in told] == [
+        "warning c2: /etc/passwd: /etc/passwd is not as on others: logins go another way (and 1 difference that come with it)"
+    ]
+
+
+def test_what_has_another_name_is_one_cause_with_its_harm() -> None:
+    told = judged(
+        {"inventory.modfile": r"/opt/m/gcc/12.9.lua\tx"},
+        harm("needs gcc/12.2, which is not there"),
+        usual={"inventory.modfile": r"/opt/m/gcc/12.2.lua\tx"},
+    )
+    assert len(told) == 1 and told[0].startswith("error c2: /opt/m/gcc/12.2.lua: ")
 
 
 def test_login_node_that_has_no_room_is_told_so_though_it_has_no_like_node() -> None:

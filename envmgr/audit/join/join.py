@@ -81,6 +81,7 @@ class OfNode:
         file = lost or self._first(lambda each: self._names(each, name.lstrip(":")))
         read = self._view.read(self.node, *_shell(of.where))
         below = file or self._first(lambda each: _leads_below(of, each.path) or each.path in read)
+        below = below or self._first(lambda each: any(_holds(each, path) for path in read))
         if below is None and _shell(of.where)[1] == "user":
             below = self._first(lambda each: each.kind == "account" and each.key.split(" ")[0] == self._view.user)
         if below is not None:
@@ -115,7 +116,7 @@ class OfNode:
         best = min(ranked, default=None)
         place = self.traced(harm) if traced and (best is None or best[0] >= _TRACED) else ""
         shell = self._view.shell(harm)
-        if place and (best is None or harm.alike or not shell or not self._is_read_elsewhere(place, *shell[1:])):
+        if place and (harm.alike or not shell or not self._is_read_elsewhere(place, *shell[1:])):
             return Root(place)
         return None if best is None else self.root(best[4])
 
@@ -286,5 +287,5 @@ def _sent(harm: Harm, of_node: Mapping[str, OfNode], sender: str) -> Harm:
     in_job = harm.context.way == "slurm" if harm.context else harm.finding.where.startswith("Slurm ")
     if not harm.alike or not in_job:
         return harm
-    there = replace(harm, node=sender, alike=False)
+    there = replace(harm, node=sender, alike=False, context=CONTEXTS[0])  # from a login shell
     return there if of_node[sender].explain(there, traced=False) is not None else harm

@@ -288,6 +288,17 @@ def test_modulefiles_of_a_folder_that_a_shell_does_not_have_are_not_missing() ->
     assert len(judged({"inventory.modfile": r"/opt/m/\tlooked at"}, usual=usual)) == 1
 
 
+def test_folder_of_a_file_that_a_shell_reads_explains_what_the_shell_lacks() -> None:
+    told = judged(
+        {f"{LOGIN}inventory.moddir": "", "inventory.dir": r"/etc/lmod\t700 root:root"},
+        usual={f"{LOGIN}inventory.moddir": r"/opt/m\twritable", "inventory.dir": r"/etc/lmod\t755 root:root"},
+        seen={"c1": {"second_look.bash-login.user": r"read\t/etc/lmod/.modulespath"}, "c2": {}},
+    )
+    assert [text.partition(" | ")[0] for text in told] == [
+        "warning c2: /etc/lmod: /etc/lmod is 700 root:root; 755 root:root on others (and 1 difference that come with it)"
+    ]
+
+
 def test_half_that_is_harmed_is_wrong() -> None:
     told = judged(
         {"inventory.mount": r"/dev/shm\ttmpfs shm ro"},

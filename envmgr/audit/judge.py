@@ -135,7 +135,7 @@ def _not_looked_at(evidence: Evidence, checks: Mapping[str, Check]) -> Iterable[
     for name, check in checks.items():
         asked = check.probe(evidence.plan)
         for stage, key, where, fleet in places:
-            told = {f"{key or f'{stage}.'}end", f"{key}{looked_key(check.part, stage)}", "probe"}
+            told = {f"{key or f'{stage}.'}end", f"{key}{looked_key(check.table.part, stage)}", "probe"}
             silent = [node for group in fleet.groups if told.isdisjoint(group.facts) for node in group.nodes]
             if stage in asked and silent:
                 yield _of_engine("not_looked_at", name, evidence, silent, where=where)

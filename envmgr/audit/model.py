@@ -73,11 +73,6 @@ class Evidence:
     baseline: Baseline | None = None
     table: CheckTable = NO_TABLE
 
-    @property
-    def check(self) -> str:
-        """Return the name of the check that is judging."""
-        return self.table.check
-
     def say(
         self,
         row: str | Words,
@@ -99,7 +94,9 @@ class Evidence:
         place = fill(words.where, given) or (shell.where if shell is not None else "")
         steps = Steps.model_validate(hint or words.hint.filled(given))
         said = (fill(words.found, given), fill(words.expected, given), steps.text, on, fold(between))
-        finding = AuditFinding(self.check, severity or words.severity, place, *said, actions=actions_of(steps, on))
+        finding = AuditFinding(
+            self.table.check, severity or words.severity, place, *said, actions=actions_of(steps, on)
+        )
         names = tuple(fill(words.cause, given).split())
         return Loose(finding, shell.context.name if shell else "", shell.account if shell else "", names)
 
@@ -123,7 +120,7 @@ class Evidence:
 
     def answer(self, kind: type[_Answer]) -> _Answer | None:
         """Return the answer to the check's own question to this host; None if it was not asked."""
-        found = self.answers.get(self.check)
+        found = self.answers.get(self.table.check)
         return found if isinstance(found, kind) else None
 
     @property
@@ -212,11 +209,6 @@ class Check:
     table: CheckTable = NO_TABLE
     text: str = ""
 
-    @property
-    def part(self) -> str:
-        """Return its part of the probe's script; facts of the check begin with it."""
-        return self.table.part
-
 
 def check_of(module: ModuleType) -> Check:
     """Return the check of a module in `checks/`, with its table and its docstring."""
@@ -240,6 +232,6 @@ def audit_parts(checks: Iterable[Check], plan: AuditPlan) -> list[ProbePart]:
     """
     parts = [mount_facts()]
     ordered = sorted(checks, key=lambda check: check.loads)
-    parts += [ProbePart(check.part, check.probe(plan)) for check in ordered]
+    parts += [ProbePart(check.table.part, check.probe(plan)) for check in ordered]
     given = assign(generation=plan.generation, samples=" ".join(plan.samples))
     return [ProbePart("audit", {stage: given for part in parts for stage in part.texts}), *parts]

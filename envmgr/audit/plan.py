@@ -102,6 +102,10 @@ class AuditPlan(ProbePlan):
     salt: str = ""
     by_digest: bool = False
 
+    def share(self, parts: int) -> int:
+        """Return a part of the seconds that all reads of the prefix may take: other checks read it, too."""
+        return max(2, self.seconds // parts)
+
     @property
     def modules(self) -> tuple[str, ...]:
         """The modules that other tools made, and that are loaded whatever is drawn."""
@@ -109,7 +113,7 @@ class AuditPlan(ProbePlan):
 
     @property
     def first(self) -> str:
-        """The sample that every context loads; empty for none."""
+        """Return the sample that every context loads; empty for none."""
         return next(iter(self.samples), "")
 
     @property

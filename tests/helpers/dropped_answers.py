@@ -50,7 +50,7 @@ def main() -> None:
     told: dict[str, dict[str, list[str]]] = {}
     for name, check in checks.items():
         for stage in check.probe(evidence.plan):
-            lost = without(evidence, lambda key, part=check.part: f".{part}." in f".{key}")  # type: ignore[misc]
+            lost = without(evidence, lambda key, part=check.table.part: f".{part}." in f".{key}")  # type: ignore[misc]
             new = [f.severity for f in judge(lost, checks).findings if f.check == name and f not in healthy]
             told.setdefault(name, {})[stage] = new
     json.dump({"healthy": [f.found for f in healthy], "told": told}, sys.stdout)

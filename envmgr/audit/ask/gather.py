@@ -197,7 +197,7 @@ class _Gathering:
 
 def _for_jobs(stage: ProbeStage, checks: Mapping[str, Check], plan: AuditPlan) -> list[ProbePart]:
     """Return the parts of jobs for this stage, as what they ask the node."""
-    asked = ((check.part, check.probe(plan)) for check in checks.values())
+    asked = ((check.table.part, check.probe(plan)) for check in checks.values())
     return [ProbePart(part, {"node": texts[stage]}) for part, texts in asked if stage in texts]
 
 

@@ -34,14 +34,9 @@ def probe(plan: AuditPlan) -> ProbeTexts:
         return {}
     homes = {**plan.roots, **{entry: tree.path for entry, tree in plan.outside.items()}}
     pairs = (word for entry in entries for word in (entry, homes[entry]))
-    given = assign(libraries_seconds=_seconds(plan), libraries_look=script_text(__file__, "look.sh"))
-    arguments = f"set -- {words(how, str(_seconds(plan) - 1), str(_LINES), *pairs)}\n"
+    given = assign(libraries_seconds=plan.share(2), libraries_look=script_text(__file__, "look.sh"))
+    arguments = f"set -- {words(how, str(plan.share(2) - 1), str(_LINES), *pairs)}\n"
     return {"prefix": given + arguments + script_text(__file__, "prefix.sh")}
-
-
-def _seconds(plan: AuditPlan) -> int:
-    """Return half of the seconds that all reads of the prefix may take: other checks run after this one."""
-    return max(2, plan.seconds // 2)
 
 
 def judge(evidence: Evidence) -> Rows:

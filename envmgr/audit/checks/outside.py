@@ -20,15 +20,11 @@ from envmgr.system.shelltext import assign, script_text, words
 def probe(plan: AuditPlan) -> ProbeTexts:
     if not plan.outside:
         return {}
-    given = assign(outside_seconds=_seconds(plan), outside_look=script_text(__file__, "look.sh"))
+    given = assign(outside_seconds=plan.share(4), outside_look=script_text(__file__, "look.sh"))
     arguments = words(
         *(word for _, tree in sorted(plan.outside.items()) for word in (tree.path, tree.how, " ".join(tree.ignore)))
     )
     return {"prefix": f"{given}set -- {arguments}\n{script_text(__file__, 'prefix.sh')}"}
-
-
-def _seconds(plan: AuditPlan) -> int:
-    return max(2, plan.seconds // 4)
 
 
 def judge(evidence: Evidence) -> Rows:
@@ -41,7 +37,7 @@ def judge(evidence: Evidence) -> Rows:
             row = "changed_on_some" if tree.shape in shapes else "changed"
             yield evidence.say(row, changed, entry=entry, path=tree.path)
         if late := fleet.only(partial(_is_unseen, number)).nodes:
-            yield evidence.say("unseen", late, entry=entry, path=tree.path, seconds=_seconds(evidence.plan))
+            yield evidence.say("unseen", late, entry=entry, path=tree.path, seconds=evidence.plan.share(4))
 
 
 def _is_unseen(number: int, facts: Facts) -> bool:

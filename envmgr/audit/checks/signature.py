@@ -31,18 +31,15 @@ from envmgr.system.files import sha256_bytes
 from envmgr.system.modes import closing
 from envmgr.system.shelltext import assign, script_text
 
-_HOME = str(Path(SIGNERS).parent)
-
 LATE = 1200
 """Seconds after which a check is old; the same in nodesetup/signed.sh."""
 
 
 def probe(plan: AuditPlan) -> ProbeTexts:
-    keys = "" if plan.site.signing is None else "\n".join(map(str, plan.site.signing.key_files))
-    of_key = assign(signature_keys=keys, signature_home=_HOME) + script_text(__file__, "key.sh")
-    if plan.site.signing is None:
-        return {"node": of_key}
-    return {"node": of_key + assign(signature_limit=LATE) + script_text(__file__, "node.sh")}
+    signing, home = plan.site.signing, str(Path(SIGNERS).parent)
+    keys = "\n".join(map(str, signing.key_files)) if signing else ""
+    of_key = assign(signature_keys=keys, signature_home=home) + script_text(__file__, "key.sh")
+    return {"node": of_key + (assign(signature_limit=LATE) + script_text(__file__, "node.sh") if signing else "")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,20 +74,13 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Here:
     return here if found is None else replace(here, faults=found[1].faults)
 
 
-def _open_keys(evidence: Evidence) -> Rows:
-    told = evidence.looked("signature").by_line("signature.open")
-    for line in (evidence.answer(Here) or Here()).open_keys.splitlines():
-        told.setdefault(line, ())
-    for line, of in told.items():
+def judge(evidence: Evidence) -> Rows:
+    here, looked = evidence.answer(Here) or Here(), evidence.looked("signature")
+    for line, of in (dict.fromkeys(here.open_keys.splitlines(), ()) | looked.by_line("signature.open")).items():
         mode, _, path = line.partition(" ")
         yield evidence.say("open_key", of, path=path, mode=mode, close=closing("go-rwx", path))
-
-
-def judge(evidence: Evidence) -> Rows:
-    yield from _open_keys(evidence)
     if evidence.site.signing is None:
         return
-    here = evidence.answer(Here) or Here()
     if here.unread:
         yield evidence.say("unread", said=here.unread)
     right = next((fault.right for fault in here.faults if fault.right), None)
@@ -98,7 +88,7 @@ def judge(evidence: Evidence) -> Rows:
         fix = mend_of(fault.state, [each.state for each in here.faults], right)
         severity = severity_of(fault.state)
         yield evidence.say("fault", severity=severity, path=fault.path, state=fault.state, found=fault.found, fix=fix)
-    yield from looked_at(partial(_checked, here), evidence.looked("signature"), evidence)
+    yield from looked_at(partial(_checked, here), looked, evidence)
 
 
 def _checked(here: Here, look: Look) -> Iterator[Said]:

@@ -18,10 +18,12 @@ No file is hashed: `envmgr verify --nodes` compares installs with their manifest
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from functools import partial
 
 from envmgr.audit.fit.install_facts import installed_program, program_fault, start_fault
-from envmgr.audit.model import AskedShell, Check, Evidence, ProbeTexts, Rows
+from envmgr.audit.look import Look, Said, looked_at, say
+from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.openings import let_in
 from envmgr.audit.plan import AuditPlan, ExpectedInstall
 from envmgr.audit.table import Steps, fields_of
@@ -37,7 +39,7 @@ _INSIDE = {"csh": "csh", "zsh": "zsh", "bash": "bash-interactive"}
 def probe(plan: AuditPlan) -> ProbeTexts:
     if not plan.installs:
         return {}
-    given = assign(software_seconds=_seconds(plan), software_look=script_text(__file__, "look.sh"))
+    given = assign(software_seconds=plan.share(3), software_look=script_text(__file__, "look.sh"))
     arguments = (word for install in plan.installs for word in _arguments(install))
     texts: dict[ProbeStage, str] = {}
     texts["prefix"] = f"{given}set -- {words(*arguments)}\n{script_text(__file__, 'prefix.sh')}"
@@ -56,11 +58,6 @@ def _arguments(install: ExpectedInstall) -> tuple[str, ...]:
     return install.entry, install.root, install.file, kind
 
 
-def _seconds(plan: AuditPlan) -> int:
-    """Return a third of the seconds that all reads of the prefix may take: other checks run, too."""
-    return max(2, plan.seconds // 3)
-
-
 def judge(evidence: Evidence) -> Rows:
     if evidence.published is None:
         return
@@ -70,14 +67,14 @@ def judge(evidence: Evidence) -> Rows:
     ended = evidence.fleet.sound.only(lambda facts: "software.looked.prefix" in facts and "software.user" not in facts)
     for seen, nodes in ended.by_each(lambda facts: [number_in(facts, "software.seen") or 0]).items():
         if left := max(0, len(installs) - seen):
-            yield evidence.say("unseen", nodes, left=left, number=len(installs), seconds=_seconds(evidence.plan))
+            yield evidence.say("unseen", nodes, left=left, number=len(installs), seconds=evidence.plan.share(3))
     programs = {install.entry: install for install in installs if install.program}
     sampled = [programs[entry] for entry in evidence.plan.samples if entry in programs]
     for install in sampled:
-        yield from _starts(install, evidence)
+        yield from looked_at(partial(_starts, install), _healthy(install, evidence.shells, evidence), evidence)
     for first in sampled[:1]:
         for shell in evidence.each_shell():
-            yield from _in_shell(first, replace(shell, fleet=_healthy(first, shell.fleet, evidence)), evidence)
+            yield from looked_at(partial(_in_shell, first), _healthy(first, shell.fleet, evidence), evidence, shell)
         yield from _inside(first, evidence)
 
 
@@ -107,49 +104,42 @@ def _install(install: ExpectedInstall, evidence: Evidence) -> Rows:
 # -- in shells ---------------------------------------------------------------------------------------------------------
 
 
-def _starts(install: ExpectedInstall, evidence: Evidence) -> Rows:
+def _starts(install: ExpectedInstall, look: Look) -> Iterator[Said]:
     """Yield a first program that does not start in a clean environment."""
-    entry, program, name = install.entry, install.program, _name(install)
-    healthy = _healthy(install, evidence.shells, evidence)
-    for fault, nodes in healthy.by(lambda facts: program_fault(install, facts) or None).items():
-        yield evidence.say(
-            "no_start", nodes, None, _severity(fault), entry=entry, program=program, name=name, fault=fault
-        )
+    entry, _, name = _names(install)
+    if fault := program_fault(install, look.facts):
+        severity, program = _severity(fault), install.program
+        yield say("no_start", severity=severity, entry=entry, program=program, name=name, fault=fault)
 
 
-def _name(install: ExpectedInstall) -> str:
-    return install.program.rpartition("/")[2]
+def _names(install: ExpectedInstall) -> tuple[str, str, str]:
+    """Return its entry, and the path and the name of its first program."""
+    path = installed_program(install)
+    return install.entry, path, path.rpartition("/")[2]
 
 
 def _severity(fault: str) -> Severity:
     return "note" if fault.startswith("no end") else "error"
 
 
-def _in_shell(install: ExpectedInstall, shell: AskedShell, evidence: Evidence) -> Rows:
+def _in_shell(install: ExpectedInstall, look: Look) -> Iterator[Said]:
     """Yield a first program that is not the install's, or does not start, once the entry is loaded in this shell."""
-    entry, path, name = install.entry, installed_program(install), _name(install)
-    for said, nodes in shell.by_value("program").items():
-        if said != path:
-            found = "a function of the shell" if said == name else said or "not in PATH"
-            cause = "" if said == name else name if said.startswith("alias ") else "PATH"
-            yield evidence.say("another", nodes, shell, entry=entry, path=path, name=name, found=found, cause=cause)
-    # Another program that fails to start says nothing about the install.
-    right = replace(shell, fleet=shell.fleet.where(f"{shell.key}program", path))
-    for said, nodes in right.by_value("prompted").items():
-        if said != path:
-            found = said or "not in PATH"
-            yield evidence.say("prompted", nodes, shell, entry=entry, path=path, name=name, found=found)
-    for status, nodes in right.by_value("started").items():
-        if fault := start_fault(status):
-            severity, program = _severity(fault), install.program
-            yield evidence.say(
-                "no_start_there", nodes, shell, severity, entry=entry, path=path, program=program, fault=fault
-            )
+    entry, path, name = _names(install)
+    if (said := look.get("program", path)) != path:
+        found = "a function of the shell" if said == name else said or "not in PATH"
+        cause = "" if said == name else name if said.startswith("alias ") else "PATH"
+        yield say("another", entry=entry, path=path, name=name, found=found, cause=cause)
+        return  # another program that fails to start says nothing about the install
+    if (said := look.get("prompted", path)) != path:
+        yield say("prompted", entry=entry, path=path, name=name, found=said or "not in PATH")
+    if fault := start_fault(look.get("started")):
+        severity, program = _severity(fault), install.program
+        yield say("no_start_there", severity=severity, entry=entry, path=path, program=program, fault=fault)
 
 
 def _inside(install: ExpectedInstall, evidence: Evidence) -> Rows:
     """Yield a first program that is not the install's in a csh, zsh or bash that is started with the entry loaded."""
-    entry, path, name = install.entry, installed_program(install), _name(install)
+    entry, path, name = _names(install)
     users = {shell.context.name: shell for shell in evidence.each_shell() if shell.account == "user"}
     healthy = _healthy(install, evidence.shells, evidence)
     for kind, context in _INSIDE.items():

@@ -39,7 +39,7 @@ def templates(row: Words) -> tuple[str, ...]:
 
 def says(check: Check) -> Iterator[tuple[str, set[str]]]:
     """Each use of a row in a check's module, with the values that it is given; `` for one that is chosen when it runs."""
-    modules = [FOLDER / f"{check.part}.py"]
+    modules = [FOLDER / f"{check.table.part}.py"]
     for node in (node for path in modules for node in ast.walk(ast.parse(path.read_text()))):
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "say":
             row = node.args[0]

@@ -4,7 +4,7 @@
 if [ -d "$images_dir" ] && ! [ -r "$images_dir" ]; then put images.closed yes; fi
 images_real=${ENVMGR_REAL:-$prefix}
 images_end=$(($(date +%s) + 10))
-: >"$0.copies"
+: >"$0.images"
 {
   awk -v real="$images_real" -v prefix="$prefix" '
     / - squashfs \/dev\/loop/ && index($5, real "/store/") == 1 && split(substr($5, length(real) + 2), part, "/") == 3 {
@@ -32,7 +32,7 @@ images_end=$(($(date +%s) + 10))
         fi
       fi
     fi
-    printf '%s %s %s %s\n' "$images_path" "$images_sha256" "$images_file" "$images_is" >>"$0.copies"
+    printf '%s %s %s %s\n' "$images_path" "$images_sha256" "$images_file" "$images_is" >>"$0.images"
   done
 } | sort | lines images.mounted
-lines images.copies <"$0.copies"
+lines images.copies <"$0.images"

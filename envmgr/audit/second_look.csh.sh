@@ -1,9 +1,7 @@
 # A start of csh, reported as bash tells its own: `+FILE:LINE<CALLER:LINE: text`. Csh names no files. By `-V` it prints each line that it reads, and
 # by `-X` each command that it runs, `source FILE` among them; awk looks for these lines in the files, as the user. What is in no file came from
 # the line before. Csh is ended a second early, for awk holds back what it has until then.
-
 : "${look_seconds?}"
-
 look_csh_places='
   function bare(text) { gsub(/[ \t]/, "", text); gsub(/\\!/, "!", text); return text }
   function fits(has, said) {
@@ -11,8 +9,7 @@ look_csh_places='
     return sub(/\\$/, "", has) && has != "" && index(said, has) == 1
   }
   function enter(name,  line) {
-    file[++depth] = name
-    at[depth] = 0
+    file[++depth] = name; at[depth] = 0
     if (name in count) return
     for (count[name] = 0; (getline line <name) > 0;) has[name, ++count[name]] = bare(line)
     close(name)
@@ -37,8 +34,7 @@ look_csh_places='
   !NF || /^(end|else|endif|endsw|breaksw)( |$)/ { next }
   {
     move(bare($0))
-    said = $0
-    name = ""
+    said = $0; name = ""
     if (sub(/^setenv +/, "", said)) { sub(/ +/, "=", said); said = "export " said }
     else if (/^set( -[a-z]+)* path( |=)/) said = "PATH="
     else if (/^source .*\//) { name = said; sub(/^source +/, "", name); gsub(/["\047;]/, "", name); sub(/^~\//, home "/", name); said = ". " name }

@@ -1,7 +1,5 @@
 # What start-up files have left of the shell's own settings: kept for the checks that tell of them, and put right for the probe.
-
-shell_flags=$-
-shell_ifs=${IFS-unset} # which is as good as the usual one
+shell_flags=$- shell_ifs=${IFS-unset}
 set +e +u +f +C +a +v +x
 # A line that was on stdin, where the probe put one: start-up files must leave it.
 shell_line=
@@ -16,8 +14,7 @@ case :${MODULEPATH-}: in
     MODULEPATH=:$MODULEPATH:
     MODULEPATH=${MODULEPATH%%":$found_own:"*}:${MODULEPATH#*":$found_own:"}
     MODULEPATH=${MODULEPATH#:}
-    MODULEPATH=${MODULEPATH%:}
-    ;;
+    MODULEPATH=${MODULEPATH%:} ;;
 esac
 # What was said on stderr until now, where that is a file: by start-up files, and the shell about them.
 shell_said=

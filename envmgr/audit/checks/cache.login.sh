@@ -1,6 +1,5 @@
 # What is wrong with caches of other tools that Lmod names in a login shell. It names them, in JSON, each as ["FOLDER","TIMESTAMP"].
 : "${prefix?}" "${room?}"
-
 if [ -n "${LMOD_CMD-}" ]; then
   "$LMOD_CMD" bash --no_redirect --config_json 2>&1 >/dev/null | tr -d '\\\n' >"$room/cache.config"
   # A cache that is behind hides modules from `module load` only where Lmod loads by it.
@@ -20,8 +19,7 @@ if [ -n "${LMOD_CMD-}" ]; then
           find -L "$folder" -newer "$1" 2>/dev/null | head -n 1
         done <"$2" | head -n 1
       ' sh "$cache_file" "$room/cache.tree"
-      cache_newer=$(cat "$room/cache.newer")
-      [ -z "$cache_newer" ] || put "$cache_behind$cache_folder" "it is older than $cache_newer: what is new there is not listed"
+      ! read -r cache_newer <"$room/cache.newer" || put "$cache_behind$cache_folder" "it is older than $cache_newer: what is new there is not listed"
     fi
   done
 fi

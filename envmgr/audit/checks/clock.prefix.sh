@@ -1,3 +1,2 @@
 # The time again, later than at the beginning.
-
 own clock.later "$(date +%s.%N)"

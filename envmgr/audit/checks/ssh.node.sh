@@ -2,7 +2,6 @@
 # `module`: the words are the same in bash, zsh, csh and fish. Nothing is written in the home, and no key of a host is asked for: which nodes
 # the user knows is not looked at. Only root can ask; a user who audits is in already.
 : "${user?}"
-
 ssh_in() {
   as "$user" ssh -n -T -o BatchMode=yes -o ConnectTimeout=4 -o LogLevel=ERROR -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \
     -o GlobalKnownHostsFile=/dev/null -o ControlPath=none -o ProxyJump=none -o ClearAllForwardings=yes -o PermitLocalCommand=no "$(uname -n)" 'echo ran; module --version && echo module'

@@ -1,7 +1,6 @@
 # Modulefiles that other tools made: in the folders of this user's MODULEPATH, but for the prefix's, the content of each file, what the user cannot
 # read, and the paths of software that they name and that are not there. Behind named_paths.sh. What a server does not tell in time is closed.
 : "${prefix?}" "${room?}" "${modules_most?}" "${modules_seconds?}"
-
 modules_modfile() { # FOLDER
   cd "$1" || return
   find -L . \( -type d ! \( -readable -executable \) -o -type f ! -readable \) -printf "modfile\t$1/%P\tclosed\n" 2>/dev/null | head -n 50
@@ -26,10 +25,7 @@ modules_modpath() { # FOLDER: what they name, but for the system's own
   awk -v folder="$1" -v there="$named_there" '
     function is_software(path) { return path ~ /^\/[^\/]+\/[^\/]/ && path !~ /^\/(usr|etc|var|tmp|run|dev|proc|sys|home|root|s?bin|lib|lib64|scratch)(\/|$)/ }
     { closed = $NF == "closed"; path = closed ? $(NF - 1) : $NF; file = substr($0, 1, index($0, " /") - 1) }
-    FILENAME == there {
-      if (is_software(path) && path !~ /[mM]odul/) has[file] = 1
-      next
-    }
+    FILENAME == there { if (is_software(path) && path !~ /[mM]odul/) has[file] = 1; next }
     !told[path]++ { printf "modpath\t%s\t%s: %s/%s names it%s\n", path, closed ? "closed" : "not there", folder, file, closed || has[file] || !is_software(path) ? "" : ", and no software that is there" }
   ' "$named_there" "$room/modules.absent" | head -n 100
 }

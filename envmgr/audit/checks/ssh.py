@@ -18,7 +18,6 @@ from envmgr.probe.model import CONTEXTS
 
 _WELL = ("in", "no job")
 _COMMAND = next(context for context in CONTEXTS if context.name == "bash-ssh")
-_LACKS = {"": "does not run", "ran": "has no `module`"}  # of what it runs
 
 
 def judge(evidence: Evidence) -> Rows:
@@ -31,7 +30,9 @@ def judge(evidence: Evidence) -> Rows:
         for runs, nodes in values.items():
             if runs != most:
                 shell = replace(evidence.user_login, context=_COMMAND) if runs else None
-                yield evidence.say("lacks", nodes, shell, said=_LACKS[runs], right=as_on(values[most]))
+                yield evidence.say(
+                    "lacks", nodes, shell, said="has no `module`" if runs else "does not run", right=as_on(values[most])
+                )
 
 
 CHECK = Check(judge=judge, probe=scripts(__file__, "node"))

@@ -1,11 +1,7 @@
-# shellcheck shell=sh
 # A start of csh, reported as bash tells its own: `+FILE:LINE<CALLER:LINE: text`. Csh names no files. By `-V` it prints each line that it reads, and
 # by `-X` each command that it runs, `source FILE` among them; awk looks for these lines in the files, as the user. What is in no file came from
 # the line before. Csh is ended a second early, for awk holds back what it has until then.
-
 : "${look_seconds?}"
-
-# shellcheck disable=SC2016 # awk's
 look_csh_places='
   function bare(text) { gsub(/[ \t]/, "", text); gsub(/\\!/, "!", text); return text }
   function fits(has, said) {
@@ -13,8 +9,7 @@ look_csh_places='
     return sub(/\\$/, "", has) && has != "" && index(said, has) == 1
   }
   function enter(name,  line) {
-    file[++depth] = name
-    at[depth] = 0
+    file[++depth] = name; at[depth] = 0
     if (name in count) return
     for (count[name] = 0; (getline line <name) > 0;) has[name, ++count[name]] = bare(line)
     close(name)
@@ -39,18 +34,16 @@ look_csh_places='
   !NF || /^(end|else|endif|endsw|breaksw)( |$)/ { next }
   {
     move(bare($0))
-    said = $0
-    name = ""
+    said = $0; name = ""
     if (sub(/^setenv +/, "", said)) { sub(/ +/, "=", said); said = "export " said }
     else if (/^set( -[a-z]+)* path( |=)/) said = "PATH="
     else if (/^source .*\//) { name = said; sub(/^source +/, "", name); gsub(/["\047;]/, "", name); sub(/^~\//, home "/", name); said = ". " name }
-    else if (!sub(/^unsetenv /, "unset ", said) && !sub(/^limit /, "ulimit ", said) && !/^(alias|unalias|umask|module|ml|exec|exit|cd)( |$)/) said = ":"
+    else if (!sub(/^unsetenv /, "unset ", said) && !sub(/^limit /, "ulimit ", said) && !/^(alias|unalias|umask|module|ml|exec|exit|cd)( |$)/) said = ": " $0
     print "+" place() ": " said
     fflush()
     if (name ~ /^\//) enter(name)
   }'
 look_csh() { # ACCOUNT
-  # shellcheck disable=SC2016 # the inner shell's
   as "$1" /bin/sh -c 'timeout -k 1 "$1" csh -XV -c "unset savehist savedirs" 2>&1 | head -c 8000000 | LC_ALL=C awk "$0"' "$look_csh_places" \
     "$((look_seconds - 1))"
 }

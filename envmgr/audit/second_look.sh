@@ -1,11 +1,9 @@
-# shellcheck shell=sh
 # The second look at nodes that differ, and at one that does not: what each shell's start read and set, the text of files, where paths lead.
 # Behind second_look.shell.sh and second_look.csh.sh.
 : "${generation?}" "${look_seconds?}"
-
-# Of a trace: `read<TAB>FILE`, and `set<TAB>NAME<TAB>FILE:LINE` for the line that set NAME last: the nearest one below /etc or in the home, for
-# others share a vendor's file. What a folder of a home has is not named. A command (`:module`, `:umask`) is a NAME, too; its words
-# are not sent. MODULEPATH is also named `MODULEPATH-`, where the folder of the generation went for good.
+# Of a trace: `read<TAB>FILE`, also of files that its commands name, and `set<TAB>NAME<TAB>FILE:LINE` for the line that set NAME last: the nearest
+# one below /etc or in the home, for others share a vendor's file. What a folder of a home has is not named. A command (`:module`) is a NAME, too;
+# its words are not sent. MODULEPATH is also named `MODULEPATH-`, where the folder of the generation went for good.
 look_lines() { # KEY HOME
   LC_ALL=C awk -v key="$1" -v home="$2" -v folder="$generation" '
     function in_home(at) { return home != "" && index(at, home "/") == 1 }
@@ -13,8 +11,7 @@ look_lines() { # KEY HOME
     function ours(at) { return at ~ /\/lmod\/(lmod\/)?(init|libexec)\/|^\/etc\/envmgr\// }
     function hidden(at) { return in_home(at) && substr(at, length(home) + 2) ~ /\// }
     function place(head,  of, count, i, at, file) {
-      count = split(head, of, "<")
-      at = ""
+      count = split(head, of, "<"); at = ""
       for (i = 1; i <= count; i++) if (of[i] ~ /^\/.*:[0-9]+$/ && !hidden(of[i])) {
         file = of[i]; sub(/:[0-9]+$/, "", file); seen[file]
         if (!ours(of[i]) && (at == "" || own(of[i]) && !own(at))) at = of[i]
@@ -31,27 +28,23 @@ look_lines() { # KEY HOME
     }
     /^\++[^ ]*: / {
       head = text = $0
-      sub(/: .*/, "", head); sub(/^\++/, "", head)
-      sub(/^[^ ]*: /, "", text)
-      at = place(head)
-      if (at == "") next
+      sub(/: .*/, "", head); sub(/^\++/, "", head); sub(/^[^ ]*: /, "", text)
+      if ((at = place(head)) == "") next
       if (match(text, /^((export|declare|typeset|readonly)( -[a-zA-Z]+)* )?[A-Za-z_][A-Za-z0-9_]*[+]?=/)) {
-        name = substr(text, 1, RLENGTH)
-        sub(/[+]?=$/, "", name); sub(/.* /, "", name)
+        name = substr(text, 1, RLENGTH); sub(/[+]?=$/, "", name); sub(/.* /, "", name)
         last[name] = at
         if (name == "MODULEPATH" && folder != "") {
           if (index(text, folder)) there = 1; else if (there) { last["MODULEPATH-"] = at; there = 0 }
           if (there) delete last["MODULEPATH-"]
         }
       } else if (match(text, /^(unset|unalias|alias|export -n)( -[a-z])* \047?[A-Za-z_][A-Za-z0-9_]*/)) {
-        name = substr(text, 1, RLENGTH)
-        sub(/.*[ \047]/, "", name)
+        name = substr(text, 1, RLENGTH); sub(/.*[ \047]/, "", name)
         last[name] = at
       } else if (text ~ /^(umask|ulimit|set|shopt|trap|module|ml|\.|source|exec|exit|return|cd|read|readonly|echo|printf|cat)( |$)/) {
-        name = text
-        sub(/ .*/, "", name)
+        name = text; sub(/ .*/, "", name)
         last[":" name] = at
       }
+      if (text !~ /^[^ ]*=/) for (i = split(text, word, /[ \t"\047`=;()<>]+/); i > 0; i--) if (word[i] ~ /^\/[A-Za-z0-9_.+\/-]+$/ && !in_home(word[i])) seen[word[i]]
     }
     END {
       for (file in seen) print "@second_look." key "|read\t" file
@@ -66,13 +59,10 @@ look_shell() { # KEY ACCOUNT HOW
   look_lines "$1" "${account_home?}"
 }
 
-# The lines of files that all may read, behind one empty line for each file that was read. As root nobody reads them, for whom every folder on the
-# way must be open, too.
-# shellcheck disable=SC2016 # awk's
+# The lines of files that all may read, behind one empty line for each file that was read. As root it reads them as nobody, for whom the way must be open, too.
 look_text='BEGIN {
   for (i = 1; i < ARGC; i++) {
-    file = ARGV[i]
-    secret = size = 0
+    file = ARGV[i]; secret = size = 0
     while ((got = getline line <file) >= 0) {
       if (!size) print "@second_look.text." file "|"
       if (!got || (size += length(line) + 1) > 60000) break
@@ -92,21 +82,21 @@ look_files() { # FILE ...
   find -L "$@" -maxdepth 0 -type f -perm -004 -print0 2>/dev/null | xargs -0 -r $look_nobody env LC_ALL=C awk "$look_text"
 }
 
-# Each path, what it leads to (links, the program that a script that all may read names), and all on the way, in the words of the inventory: `PATH<TAB>KIND VALUE`.
+# What each path leads to (links, the program that a script names), and all on the way, in the words of the inventory: `PATH<TAB>KIND VALUE`.
 look_paths() { # PATH ...
   for look_path; do
     look_at=$look_path
     for _ in 1 2 3 4 5 6; do
       look_way='' look_to='' look_rest=$look_at
       while [ -n "$look_rest" ]; do
-        look_above=$look_way
-        look_rest=${look_rest#/}
+        look_above=$look_way look_rest=${look_rest#/}
         look_way=$look_way/${look_rest%%/*}
         look_rest=${look_rest#"${look_rest%%/*}"}
         printf '%s\n' "$look_way" >>"$0.ways"
-        if [ -z "$look_to" ] && [ -h "$look_way" ] && look_to=$(readlink "$look_way"); then
+        if [ -h "$look_way" ] && look_to=$(readlink "$look_way"); then
           case $look_to in /*) ;; *) look_to=$look_above/$look_to ;; esac
           look_to=$(realpath -ms "$look_to$look_rest")
+          break
         fi
       done
       if [ -z "$look_to" ] && [ -n "$(find "$look_at" -maxdepth 0 -type f -perm -004 2>/dev/null)" ]; then
@@ -117,7 +107,7 @@ look_paths() { # PATH ...
       look_at=$look_to
     done
   done
-  sort -u "$0.ways" | tr '\n' '\0' | xargs -0 -r sh -c 'find "$@" -maxdepth 0 -printf "%p\t" \( -type d -printf "dir %m %u:%g\n" -o -type l -printf "link -> %l\n" -o -path "/etc/*" -printf "file %m %u:%g\n" -o -printf "prog %m %u:%g\n" \)' sh 2>/dev/null | lines second_look.ways
+  sort -u "$0.ways" | xargs -d '\n' -r sh -c 'find "$@" -maxdepth 0 -printf "%p\t" \( -type d -printf "dir %m %u:%g\n" -o -type l -printf "link -> %l\n" -o -path "/etc/*" -printf "file %m %u:%g\n" -o -printf "prog %m %u:%g\n" \)' sh 2>/dev/null | lines second_look.ways
 }
 
 # All that lies in folders, as look_paths tells it, and with sizes: see inventory_trees.

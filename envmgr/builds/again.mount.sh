@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # A command in a private mount namespace, for which one install was never built: each of its folders lies under an empty one, into which
 # all but the install's own files are bound. Of the first folder, that of locks, nothing is bound. The command has none of the rights that
 # the mounts needed. $1: the install's label, by which its files are named; then pairs of a folder and what lies over it, up to `--`.

@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # A job of Slurm may have mounts of its own (job_container/tmpfs), and so may a login (pam_namespace): what is mounted there is seen by
 # nobody else. So this runs where the node's first process is.
 : "${stage_script?}"

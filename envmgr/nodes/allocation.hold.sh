@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # For salloc: says what it got, by the mark $0, and holds it until stdin ends: envmgr has ended then, or wants it no more.
 
 # shellcheck disable=SC2046 # each host is a word

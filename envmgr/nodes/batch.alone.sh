@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # How the subshell begins in which the job's script runs: it lives until the script has ended, and has nothing of ours.
 
 trap : TERM

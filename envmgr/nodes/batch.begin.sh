@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # How a job begins: a folder on the node for its answer, in /tmp, or in /dev/shm where that has no room. The script sees the job's
 # environment and nothing of ours: no variable is exported, traps are not inherited by a subshell. A job that is cancelled ends what
 # it has started itself: a Slurm without cgroups finds no process whose parent has ended. It says so again and again, as what only

@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # A step in a job that brings its answer. The job has to know who takes it: Slurm ends a job's steps with the job, and what a step has
 # not printed yet is lost. So the folder goes, here, once the job has seen our number; a job that is cancelled may see nothing more.
 : "${nonce?}"

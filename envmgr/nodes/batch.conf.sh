@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # slurm_conf_fault FILE: what is wrong with the SLURM_CONF of this shell, where `FILE` is the right one; nothing where all is well.
 
 slurm_conf_fault() {

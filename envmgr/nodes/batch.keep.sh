@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # How a job ends: its answer is kept until it was taken, and the process that takes it has ended, for `envmgr_turns` twentieths of a
 # second at most. What the script has left behind ends before. `wait`: a shell hears of SIGTERM only then while a child runs.
 : "${envmgr_dir?}" "${envmgr_turns?}"

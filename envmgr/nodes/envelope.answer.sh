@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # Runs `envmgr_script` and prints its stdout, `envmgr_limit` bytes and one at most, between two marker lines. The shells around
 # the script live on when the group gets a signal to end, until the script has ended: it may have a trap for that. Our own commands are
 # found whatever PATH the account has; `command` passes by functions of their names. Descriptors: 3 is the way of the script's

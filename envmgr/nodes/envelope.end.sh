@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # Ends the watchers and what the script left behind, and lives; SIGTERM to this shell still counts. A Slurm job must not kill itself,
 # or it counts as failed. Field 5 of /proc/PID/stat is the process group; field 2, in brackets, may hold anything. Source: proc_pid_stat(5).
 

@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # Two watchers, for the end of stdin and for `envmgr_seconds`. They hold neither stdout nor stderr: the end of our output is the
 # end of the script's. They end the process group: what has files to tidy up hears of it first, and a busy node has ten seconds for
 # that. It hears of it more than once: a script that only begins would miss it. This shell stays until the script has ended, and

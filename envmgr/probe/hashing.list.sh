@@ -1,10 +1,7 @@
-# shellcheck shell=sh
 # $1: a folder or a file, which is printed first. Prints a record for each path below it, sorted as bytes, with NUL for its end:
 # `TYPE MODE PATH`, `l PATH TARGET` of a link, `m MODE PATH` and `f SHA256  PATH` of a file. Only regular files are opened. `! PATH` is a
 # file or folder that cannot be read, which is not the same as one that is not there; it comes first. `!! .`: a program was killed, and the records are not all.
-LC_ALL=C
-export LC_ALL
-# shellcheck disable=SC2016 # the inner shell's
+export LC_ALL=C
 hash='sha256sum -z -- "$@" || { [ $? = 1 ] || printf "!! .\0"; for path; do cat <"$path" >/dev/null || printf "! %s\0" "$path"; done; }'
 told() { find "$@" || [ $? = 1 ] || printf '!! .\0'; }
 {

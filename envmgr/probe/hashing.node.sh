@@ -1,16 +1,10 @@
-# shellcheck shell=sh
-# Listings of places below the prefix, as this node's mount has them, by the build user where root asks. The arguments are NUMBER
-# FOLDER of each place. Of a place with a file "$0.want.NUMBER", which has the right listing with 0x01 for a line break in a name,
-# print the records that only one of the two has, all of each path, of `verify_most` paths at most, and `+ N` for N more; of other places, the
-# listing's sha256.
+# Listings of places (NUMBER FOLDER each) below the prefix, as this node's mount has them, by the build user where root asks. Of a place with a file
+# "$0.want.NUMBER", which has the right listing with 0x01 for a line break in a name, print the records that only one of the two has, all of each path,
+# of `verify_most` paths at most, and `+ N` for N more; of other places, the listing's sha256.
 : "${build_user?}" "${verify_end?}" "${verify_most?}" "${verify_list?}"
-
-verify_mine() { "$@"; }
-if [ "$(id -u)" = 0 ] && [ -n "$build_user" ] && id -u "$build_user" >/dev/null 2>&1; then
-  verify_mine() { (as "$build_user" "$@"); }
-fi
+verify_mine() { (as "$build_user" "$@"); }
+if [ "$(id -u)" != 0 ] || ! id -u "$build_user" >/dev/null 2>&1; then verify_mine() { "$@"; }; fi
 verify_listing() { verify_mine /bin/sh -c "$verify_list" sh "$1" || printf '!! .\0'; }
-# shellcheck disable=SC2016 # awk's
 verify_cut='
   {
     record = $0; sub(/^\t/, "", record)
@@ -22,7 +16,6 @@ verify_cut='
   END { if (paths > most) print "+ " paths - most }'
 verify_began=$(date +%s)
 while [ $# -gt 0 ] && [ "$(($(date +%s) - verify_began))" -lt "$verify_end" ]; do
-  # shellcheck disable=SC2016 # the inner shell's
   if ! verify_said=$(verify_mine /bin/sh -c 'LC_ALL=C ls -d "$1" 2>&1 >/dev/null' sh "$2"); then
     case $verify_said in
       *": No such file or directory") put "verify.gone.$1" yes ;;

@@ -1,7 +1,5 @@
-# shellcheck shell=sh
 # The gate first; what may touch the prefix only once it has answered. start_rest and tell_all are made for the plan.
 : "${tmp?}" "${limit?}" "${gate_seconds?}" "${jobs?}"
-
 before=$(date +%s%N)
 start gate /bin/sh "$tmp/gate.sh"
 join "$gate_seconds" gate

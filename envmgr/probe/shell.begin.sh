@@ -1,19 +1,13 @@
-# shellcheck shell=sh
 # How a probe begins: its host and user, a folder of its own, the accounts. A directory service that hangs is left behind, too.
 : "${user?}"
-
-# shellcheck disable=SC2034 # the stages'
-host_name=$(uname -n)
+host_name=$(uname -n) probe_uid=$(id -u)
 own host "$host_name"
-probe_uid=$(id -u)
 own slurm_node "${SLURMD_NODENAME:-}"
 own began "$(date +%s.%N)"
+unfit() { put probe "$1"; exit 0; }
 # Without one of these each look would be wrong in its own way.
 for odd in awk cat chmod cut date env find getent grep head id mkdir mkfifo mktemp readlink rm sed sha256sum sort stat tail tr uname wc xargs; do
-  command -v "$odd" >/dev/null || {
-    put probe "/usr/bin/$odd is not there, or cannot be executed"
-    exit 0
-  }
+  command -v "$odd" >/dev/null || unfit "/usr/bin/$odd is not there, or cannot be executed"
 done
 trap 'trap "" HUP INT TERM PIPE; [ -z "$tmp" ] || rm -rf "$tmp"' EXIT
 trap 'trap "" HUP INT TERM PIPE; exit 1' HUP INT TERM PIPE
@@ -23,23 +17,15 @@ for base in /tmp /dev/shm /run; do
   rm -rf "$tmp"
   tmp=
 done
-if [ -z "$tmp" ]; then
-  put probe "cannot write to /tmp, /dev/shm or /run"
-  exit 0
-fi
+[ -n "$tmp" ] || unfit "cannot write to /tmp, /dev/shm or /run"
 # Without these nothing works, and what fails only names itself.
 odd=$(find -L /dev/null /dev/zero /dev/urandom -maxdepth 0 ! \( -type c -perm 666 \) -printf '%p has type %y and mode %m, and is no device (c) with 666\n' 2>&1)
-if [ -n "$odd" ]; then
-  put probe "$odd"
-  exit 0
-fi
+[ -z "$odd" ] || unfit "$odd"
 chmod 755 "$tmp"
 mkfifo "$tmp/ended" && exec 3<>"$tmp/ended" # of `join`
 echo ": a line that start-up files leave" >"$tmp/line" # harmless to a shell that reads it
 find "${tmp%/*}" -maxdepth 1 -name 'envmgr-audit.*' -user "$probe_uid" -mmin +1440 -exec rm -rf {} + 2>/dev/null
-# shellcheck disable=SC2034 # of account_of
 who=$tmp/who.out
-# shellcheck disable=SC2034 # the mark of stages behind start-up files
 read -r secret </proc/sys/kernel/random/uuid
 start who getent passwd "$user" root
 join 3 who
@@ -50,6 +36,5 @@ mkdir -m 700 "$tmp/room" # for what the login stage writes
 # A size of the history (HISTFILESIZE) in start-up files cuts at once what HISTFILE names, and ~/.history where that is not set.
 export HISTFILE="$tmp/room/history"
 # $1: what an interactive bash runs, behind `-c`: it reads no history then, and keeps none of its commands.
-# shellcheck disable=SC2016 # the inner shell's
 echo 'exec /bin/bash -ic '"'. \"\$0\"'"' "$1"' >"$tmp/interactive"
 if [ "$probe_uid" = 0 ] && account_of "$user"; then chown "${account_uid?}" "$tmp/room" 2>/dev/null; fi

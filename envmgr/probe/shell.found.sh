@@ -1,10 +1,5 @@
-# shellcheck shell=sh
 # What start-up files have left of the shell's own settings: kept for the checks that tell of them, and put right for the probe.
-
-# shellcheck disable=SC2034 # for the checks
-shell_flags=$-
-# shellcheck disable=SC2034
-shell_ifs=${IFS-unset} # which is as good as the usual one
+shell_flags=$- shell_ifs=${IFS-unset}
 set +e +u +f +C +a +v +x
 # A line that was on stdin, where the probe put one: start-up files must leave it.
 shell_line=
@@ -19,12 +14,10 @@ case :${MODULEPATH-}: in
     MODULEPATH=:$MODULEPATH:
     MODULEPATH=${MODULEPATH%%":$found_own:"*}:${MODULEPATH#*":$found_own:"}
     MODULEPATH=${MODULEPATH#:}
-    MODULEPATH=${MODULEPATH%:}
-    ;;
+    MODULEPATH=${MODULEPATH%:} ;;
 esac
 # What was said on stderr until now, where that is a file: by start-up files, and the shell about them.
 shell_said=
 if [ -f /proc/self/fd/2 ] && [ -s /proc/self/fd/2 ]; then
-  # shellcheck disable=SC2034
   shell_said=$(plain </proc/self/fd/2 | grep -v -e 'cannot set terminal process group' -e 'no job control in this shell' | head -n 1 | cut -c1-200)
 fi

@@ -1,8 +1,6 @@
-# shellcheck shell=sh
 # What the main script of a probe has: jobs that are started, waited for and left behind. They are shells with a stage's file.
 : "${limit?}" "${user?}" "${named_words?}"
 tmp=
-
 # stage NAME MARK: its file, with the text on stdin; users' start-up files run before those that have a mark.
 stage() {
   {
@@ -18,12 +16,7 @@ start() {
   shift
   (
     soft=
-    case $job in
-      node | prefix)
-        soft=-S
-        ulimit -f >"$tmp/fsize"
-        ;;
-    esac
+    case $job in node | prefix) ulimit -f >"$tmp/fsize" && soft=-S ;; esac
     # shellcheck disable=SC2086 # no word, or one
     ulimit $soft -f 16384
     (cd / && "$@") >"$tmp/$job.out" 2>"$tmp/$job.err" 3>&-
@@ -32,26 +25,23 @@ start() {
   ) <"${start_input:-/dev/null}" >/dev/null 2>&1 &
 }
 
-# skip NAME PREFIX REASON: not started, and why.
+# skip NAME PREFIX REASON: not started, and why; false.
 skip() {
   put "$2end" "$3"
-  echo skipped >"$tmp/$1.rc"
+  ! echo skipped >"$tmp/$1.rc"
 }
 
 # known NAME PREFIX REASON: whether the node has the account `user`; where it does not, the job is skipped for REASON.
 known() {
-  if account_of "$user"; then return 0; fi
+  if account_of "$user"; then return; fi
   if [ -s "$tmp/who.rc" ]; then skip "$1" "$2" "$3"; else skip "$1" "$2" "getent does not answer"; fi
-  return 1
 }
 
 # write_csh: a file of its own, as csh has no `.`, and takes no script in an argument with line breaks. Once: a csh may read it. By
 # `savehist` a csh writes ~/.history before each `exec`.
 write_csh() {
-  if [ -e "$tmp/context.csh" ]; then return; fi
-  cat >"$tmp/context.csh" <<'ENVMGR_CSH'
+  [ -e "$tmp/context.csh" ] || cat >"$tmp/context.csh" <<'ENVMGR_CSH'
 unset savehist savedirs
-setenv ENVMGR_ALIASES "`alias | cut -f1 | tr '\n' ' '`"
 if ( "`alias module`" =~ *LMOD_CMD* ) setenv ENVMGR_ALIAS yes
 if ( "`alias module`" =~ *modulecmd* ) setenv ENVMGR_ALIAS modules
 exec /bin/sh "$1"
@@ -61,12 +51,10 @@ ENVMGR_CSH
 # step COMMAND…: as a task that srun starts beside the job's other steps. Ends in exec.
 step() { SLURM_OVERLAP=1 exec srun -Q -n 1 -N 1 --mpi=none "$@"; }
 
-# at_pty OUTPUT FILE: FILE in an interactive bash of `srun --pty`, which needs a terminal; OUTPUT is not that. Without script(1) there is
-# none.
+# at_pty OUTPUT FILE: FILE in an interactive bash of `srun --pty`, which needs a terminal (of script(1)); OUTPUT is not that.
 at_pty() {
   command -v script >/dev/null || step /bin/sh "$tmp/interactive" "$2"
-  exec script -qefc \
-    "SLURM_OVERLAP=1 exec srun -Q -n 1 -N 1 --mpi=none --pty /bin/sh -c 'exec /bin/sh $tmp/interactive $2 >>$1'" /dev/null >/dev/null
+  exec script -qefc "SLURM_OVERLAP=1 exec srun -Q -n 1 -N 1 --mpi=none --pty /bin/sh -c 'exec /bin/sh $tmp/interactive $2 >>$1'" /dev/null >/dev/null
 }
 
 # join SECONDS NAME…: wait for some. Each that ends writes an empty line to the pipe of `begin`, and a clock writes the number of this call.

@@ -1,15 +1,10 @@
-# shellcheck shell=sh
 # What every stage of a probe has. `mark`, `who`, `room` and `host_name` are set before.
-#
 # An answer is lines `@key=value`, `@key|a line of a longer value` and `@~key=value` for what is the node's own. What runs
 # behind a user's start-up files puts `mark` after the `@`, so that nothing which those print is taken for a fact.
-
 put() { # KEY VALUE
-  case $2 in
-    *"
-"*) printf '@%s%s=%s\n' "${mark?}" "$1" "$(printf '%s' "$2" | tr '\n' ' ')" ;;
-    *) printf '@%s%s=%s\n' "${mark?}" "$1" "$2" ;;
-  esac
+  case $2 in *"
+"*) set -- "$1" "$(printf '%s' "$2" | tr '\n' ' ')" ;; esac
+  printf '@%s%s=%s\n' "${mark?}" "$1" "$2"
 }
 own() { put "~$1" "$2"; }
 lines() { LC_ALL=C awk -v key="$mark$1" '{ print "@" key "|" $0 }'; }
@@ -19,7 +14,6 @@ sum() { sha256sum | cut -d' ' -f1; }
 plain() { sed -e '/^ERROR: ld\.so: /d' -e '/: no version information available (required by /d'; }
 
 # For awk: a text with `by` for a name that is a word of its own in it, and with NODE for that of a host: `c1` in `lic1` is no name.
-# shellcheck disable=SC2016,SC2034
 named_words='
   function named(text, name, by,  at, before, after, done) {
     done = ""
@@ -32,8 +26,7 @@ named_words='
     return done text
   }
   function nameless(text, host,  short) {
-    short = host
-    sub(/\..*/, "", short)
+    short = host; sub(/\..*/, "", short)
     return named(named(text, host, "NODE"), short, "NODE")
   }
 '
@@ -95,15 +88,11 @@ with_limit() {
   return "$limit_status"
 }
 
-# look_as_user PART SECONDS TEXT ARGUMENT...: the lines `@PART.` that a script prints as the ordinary user; no on a node that has no such user.
+# look_as_user PART SECONDS TEXT ARGUMENT…: the lines `@PART.` that a script prints as the ordinary user.
 look_as_user() {
+  if ! account_of "${user?}" && [ "$(id -u)" = 0 ]; then put "$1.user" unknown && return; fi
   look_part=$1 look_seconds=$2 look_text=$3
   shift 3
-  set -- /bin/sh -c "$look_text" sh "$@"
-  if [ "$(id -u)" = 0 ]; then
-    id -u "${user?}" >/dev/null 2>&1 || return 1
-    set -- as "$user" "$@"
-  fi
-  with_limit "$look_seconds" "$0.$look_part" "$@"
+  with_limit "$look_seconds" "$0.$look_part" as "$user" /bin/sh -c "$look_text" sh "$@"
   sed -n "/^@$look_part\\./p" "$0.$look_part"
 }

@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # The smoke tests of a node: functions for the calls that follow. `killer` and `watcher` are script.kill.sh and script.watch.sh,
 # `marks` are FILE=WHAT that a test leaves in its home, `limit` is in ticks, `most` in bytes.
 : "${prefix?}" "${user?}" "${gpu_files?}" "${killer?}" "${watcher?}" "${marks?}" "${limit?}" "${most?}" "${ticks_a_second?}"

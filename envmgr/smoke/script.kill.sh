@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # $1: a pipe; $2: a process id. Kills all that holds the pipe, but for that one: for sessions that a test made of its own.
 
 # shellcheck disable=SC2044 # names without blanks

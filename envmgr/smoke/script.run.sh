@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # $1: a test's folder; $2: the user that runs it; $3: its needs. Runs its test.sh in an environment of its own and says in its `rc` how
 # it ended, and after how many milliseconds.
 : "${clean?}" "${path?}" "${slurm_variables?}" "${slurm_given?}"

@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # $1: the probe's folder; $2: script.kill.sh; stdin: a pipe that only the probe's shell holds open for writing. Its lines say
 # which process group runs; at its end without `done`, that shell was killed, and all in its folder may be gone. A process id is
 # killed too, for a test that has not yet made its session.

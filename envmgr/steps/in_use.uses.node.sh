@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # Which of `use_paths`, generations and installs, the processes of this node use. Nothing below the prefix is touched. Of each process: its
 # environment, command line and maps, where it works, what it runs and has open. A shell keeps what it exports only in its own memory, so
 # that is searched too. Reading of a process may hang with it: some of one user at a time are looked at, and those that do not end are left

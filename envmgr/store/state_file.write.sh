@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # $1: the folder; $2: the file's name; $3: the umask; stdin: the new file. All that touches the prefix, in one process that can be left
 # behind.
 

@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # Images that only a command sees, in a mount namespace that is there already. $1: how many; then IMAGE PATH for each; then the command.
 # Each is served by a process that the kernel kills when this one, which becomes the command, has ended.
 

@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # $1: a folder; $2: where this process, and what it starts, sees it; then a command. In a mount namespace of its own.
 
 mount --bind "$1" "$2" && cd "$2" || exit 1

@@ -1,4 +1,3 @@
-# shellcheck shell=sh disable=SC2016 # awk's, and those of the sh that it starts
 # Prints what may take the place of the last word of a line: a word a line, then a TAB and what it does. `sh -c TEXT sh LINE`; LINE ends at
 # the cursor. Status 1: the name of a file is wanted. `table` has lines VERB|OPTION|KIND|TEXT. VERB is empty for the program itself; without
 # OPTION the line is the verb's own, with a number or `*` it is that argument's. Names that a shell could read as more than a word are left out.

@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # A shell that inherits a pin of this prefix keeps it while that generation is there: a job runs with what it was submitted with.
 # MODULEPATH names the generation and not `current`: Lmod reads a modulefile again to unload it.
 

@@ -2,7 +2,6 @@
 # For the login shell that submits: `envmgr_entry`, or else the first module that there is, is loaded as a user does before sbatch. The
 # job gets what this shell then has as WANTED_NAME, whatever Slurm passes on. Lmod writes no cache of its own.
 : "${envmgr_entry?}"
-
 envmgr_prepare() {
   envmgr_before=:$PATH:
   if [ -z "$envmgr_entry" ]; then

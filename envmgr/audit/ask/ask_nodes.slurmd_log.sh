@@ -1,8 +1,6 @@
-# shellcheck shell=sh
 # The first error that slurmd, or a job's slurmstepd, wrote in the last `ago` seconds: why a job ended without an answer. Its log, where
 # slurm.conf names a file; else the journal.
 : "${ago?}" "${host_name?}"
-
 log_conf=${SLURM_CONF:-/etc/slurm/slurm.conf}
 log_file=$(sed -n -E 's/^[[:space:]]*SlurmdLogFile[[:space:]]*=[[:space:]]*([^[:space:]#]+).*/\1/Ip' "$log_conf" 2>/dev/null | tail -n 1 | sed "s/%[hn]/${host_name%%.*}/g")
 if [ -n "$log_file" ]; then

@@ -1,7 +1,5 @@
-# shellcheck shell=sh
-# $1: the prefix; $2: an empty folder; $3: the generation, empty for what is current. Exit status 3: no link names it. Copies what describes the published generation, in one process that can be left behind;
-# empty files stand for the others. Links and pipes are copied as such: root follows none, and the reader of the copy reports them.
-
+# $1: the prefix; $2: an empty folder; $3: the generation, empty for what is current (status 3: no link names it). Copies what describes it, in one process
+# that can be left behind; empty files stand for other generations. Links and pipes are copied as such: root follows none, and the reader reports them.
 cd "$1" || exit 1
 link=current
 if [ -n "$3" ] && [ "$(readlink current)" != "$3" ]; then

@@ -1,7 +1,5 @@
-# shellcheck shell=sh
 # Modules, a line each: `NAME|FOLDER|what made it|ROOT`, and `|gone` where the user finds no ROOT. Behind opened.sh.
 : "${prefix?}" "${room?}" "${other_modules_most?}" "${other_modules_seconds?}"
-
 if [ -n "${module_cmd?}" ]; then
   module_visible | sed 's/([A-Z:a-z]*)$//' | grep -v -E '(^|/)(lmod|settarg)$|^(dot|module-git|module-info|modules|null|use\.own)$' | awk -v prefix="$prefix/" '
     /^\/.*:$/ { folder = substr($0, 1, length($0) - 1); sub(/\/+$/, "", folder); next }
@@ -13,7 +11,6 @@ if [ -n "${module_cmd?}" ]; then
     opened_names "$other_modules_folder" | sed "s|^|$other_modules_folder$(printf '\t')|"
   done <"$room/opened" >>"$room/other_modules.listed"
   head -n "$other_modules_most" "$room/other_modules.listed" >"$room/other_modules"
-  # shellcheck disable=SC2016 # the inner shell's
   with_limit "$other_modules_seconds" "$room/other_modules.told" /bin/sh -c '
     tab=$(printf "\t")
     while IFS=$tab read -r folder name; do
@@ -23,15 +20,10 @@ if [ -n "${module_cmd?}" ]; then
       root=$(grep -v -s -E "MODULEPATH|^[[:space:]]*(#|--)" "$file" | grep -o -E "[\"{[:space:]]/[A-Za-z0-9_./+-]+" | grep -v -E "^./(usr|bin|sbin|lib|lib64|etc|dev|proc|sys|run|tmp)(/|\$)" | head -n 1 | cut -c2-)
       root=${root%/}
       case ${root##*/} in bin | sbin | lib | lib64 | include | share) root=${root%/*} ;; esac
-      if grep -q -s -i -E "built with EasyBuild|Module built by EasyBuild|setenv[( \"]+EBROOT" "$file" || [ -d "$root/easybuild" ]; then
-        made=EasyBuild
-      elif grep -q -s -i -E "module file created by spack" "$file" || [ -d "$root/.spack" ]; then
-        made=Spack
-      elif [ -d "$root/conda-meta" ]; then
-        made=conda
-      else
-        made="by hand"
-      fi
+      made="by hand"
+      [ ! -d "$root/conda-meta" ] || made=conda
+      if grep -q -s -i -E "built with EasyBuild|Module built by EasyBuild|setenv[( \"]+EBROOT" "$file" || [ -d "$root/easybuild" ]; then made=EasyBuild
+      elif grep -q -s -i -E "module file created by spack" "$file" || [ -d "$root/.spack" ]; then made=Spack; fi
       case $root in /cvmfs/software.eessi.io/*) made=EESSI ;; esac
       gone=
       [ -z "$root" ] || [ -e "$root" ] || gone="|gone"

@@ -1,7 +1,5 @@
-# shellcheck shell=sh
 # What is wrong with caches of other tools that Lmod names in a login shell. It names them, in JSON, each as ["FOLDER","TIMESTAMP"].
 : "${prefix?}" "${room?}"
-
 if [ -n "${LMOD_CMD-}" ]; then
   "$LMOD_CMD" bash --no_redirect --config_json 2>&1 >/dev/null | tr -d '\\\n' >"$room/cache.config"
   # A cache that is behind hides modules from `module load` only where Lmod loads by it.
@@ -15,15 +13,13 @@ if [ -n "${LMOD_CMD-}" ]; then
     elif [ -n "$cache_stamp" ] && [ -n "$(find "$cache_stamp" -newer "$cache_file" 2>/dev/null)" ]; then
       put "cache.state.$cache_folder" "it is older than its time stamp, so Lmod reads every modulefile"
     else
-      # shellcheck disable=SC2016 # the inner shell's
       with_limit 3 "$room/cache.newer" /bin/sh -c '
         while read -r folder; do
           grep -q -s -F -e "$folder" "$1" || continue # it is not of that folder
           find -L "$folder" -newer "$1" 2>/dev/null | head -n 1
         done <"$2" | head -n 1
       ' sh "$cache_file" "$room/cache.tree"
-      cache_newer=$(cat "$room/cache.newer")
-      [ -z "$cache_newer" ] || put "$cache_behind$cache_folder" "it is older than $cache_newer: what is new there is not listed"
+      ! read -r cache_newer <"$room/cache.newer" || put "$cache_behind$cache_folder" "it is older than $cache_newer: what is new there is not listed"
     fi
   done
 fi

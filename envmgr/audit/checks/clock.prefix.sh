@@ -1,4 +1,2 @@
-# shellcheck shell=sh
 # The time again, later than at the beginning.
-
 own clock.later "$(date +%s.%N)"

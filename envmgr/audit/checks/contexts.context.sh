@@ -1,18 +1,13 @@
-# shellcheck shell=sh
 # What a user has in this shell. `first` is an entry to load, or empty.
 : "${first?}"
-
 put modulepath "${MODULEPATH-}"
-said=
-tool=
+said='' tool='' contexts_is="another program's"
 case $(command -v module 2>/dev/null) in
   module) said=$(type module 2>/dev/null) ;; # no program of that name
   "alias module="*) said=alias:LMOD_CMD${LMOD_CMD-none} ;;
 esac
-# Where a function of bash was defined.
 # shellcheck disable=SC3044 # bash's
 case ${BASH_VERSION:+bash}:$said in bash:*function*) put module_from "$(shopt -s extdebug && declare -F module)" ;; esac
-contexts_is="another program's"
 case $said in
   alias:LMOD_CMDnone) contexts_is=no ;;
   *LMOD_CMD*) contexts_is=yes ;;
@@ -23,12 +18,7 @@ case $said in
       lmod:*) contexts_is=yes ;; # which does not answer: what it says reports that
       *Release* | *VERSION=*) tool="Environment Modules" ;;
     esac ;;
-  *)
-    case ${ENVMGR_ALIAS-} in
-      '') contexts_is=no ;;
-      modules) tool="Environment Modules" ;;
-      *) contexts_is=yes ;;
-    esac ;;
+  *) case ${ENVMGR_ALIAS-} in '') contexts_is=no ;; modules) tool="Environment Modules" ;; *) contexts_is=yes ;; esac ;;
 esac
 put module "$contexts_is"
 put tool "$tool"
@@ -43,9 +33,7 @@ if [ -n "$first" ] && [ -z "${ENVMGR_ALIAS-}" ] && [ -n "$said" ]; then
   case :${LOADEDMODULES-}: in
     *":$first:"*)
       put loads yes
-      # shellcheck disable=SC2034 # for the check
-      [ "$contexts_said" = /dev/null ] || hook_said=$(sed -n 's/^envmgr-collections: //p' "$contexts_said")
-      ;;
+      [ "$contexts_said" = /dev/null ] || hook_said=$(sed -n 's/^envmgr-collections: //p' "$contexts_said") ;;
     *) put loads "$(module load "$first" 2>&1 | plain | grep . | head -n 3 | tr '\n' ' ')" ;;
   esac
 fi

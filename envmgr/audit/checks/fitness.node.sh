@@ -1,7 +1,5 @@
-# shellcheck shell=sh
 # glibc, CPU and operating system.
 : "${fitness_flags?}"
-
 fitness_libc=$(getconf GNU_LIBC_VERSION 2>/dev/null)
 put fitness.glibc "${fitness_libc#glibc }"
 put fitness.arch "$(uname -m)"

@@ -1,9 +1,7 @@
-# shellcheck shell=sh
 # The record that this node sees, and the files of that generation for modules that are not as it records them: lines `PATH: FAILED…` of
 # sha256sum, and `PATH: OLDER` of a cache that is older than its time stamp, in whole seconds. Source: Lmod's src/Cache.lua, l_readCacheFile.
 # Whether the path that the prefix was made for, if it is another one, leads to it.
 : "${prefix?}" "${generation_made?}" "${link?}"
-
 put generation.record "$(sum <"$prefix/$link/generation.json" 2>/dev/null)"
 if cd "$prefix/$link" 2>/dev/null; then
   {
@@ -12,7 +10,5 @@ if cd "$prefix/$link" 2>/dev/null; then
   } 2>/dev/null | head -n 20 | lines generation.differs
   cd /
 fi
-if [ -n "$generation_made" ]; then
-  # shellcheck disable=SC3013 # dash, bash and busybox have it
-  if [ "$generation_made" -ef "$prefix" ]; then put generation.there yes; else put generation.there no; fi
-fi
+# shellcheck disable=SC3013 # dash, bash and busybox have it
+[ -z "$generation_made" ] || if [ "$generation_made" -ef "$prefix" ]; then put generation.there yes; else put generation.there no; fi

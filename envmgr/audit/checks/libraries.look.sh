@@ -1,27 +1,21 @@
-# shellcheck shell=sh
 # $1: sample or full; $2: seconds it may take; $3: lines of an entry's missing libraries that are printed; then ENTRY ROOT pairs.
 # It looks at the clock itself: the probe cannot end all of its processes without
 # ending itself. The loader that ldd(1) names for /bin/sh is asked as ldd asks it, in one process a file in place of six.
-
-spread() {
-  awk '{ line[NR] = $0 } END { n = NR < 6 ? NR : 6; for (i = 0; i < n; i++) print line[int(i * NR / n) + 1] }'
-}
+spread() { LC_ALL=C sort | awk '{ line[NR] = $0 } END { n = NR < 6 ? NR : 6; for (i = 0; i < n; i++) print line[int(i * NR / n) + 1] }'; }
 choose() {
   if [ "$how" = full ]; then
     find . -type f \( -perm -0100 -o -name "*.so" -o -name "*.so.*" \)
   else
-    find bin -maxdepth 1 -type f -perm -0100 2>/dev/null | LC_ALL=C sort | spread
-    find lib lib64 -maxdepth 1 -type f \( -name "*.so" -o -name "*.so.*" \) 2>/dev/null | LC_ALL=C sort | spread
+    find bin -maxdepth 1 -type f -perm -0100 2>/dev/null | spread
+    find lib lib64 -maxdepth 1 -type f \( -name "*.so" -o -name "*.so.*" \) 2>/dev/null | spread
   fi
 }
-how=$1
+if [ -e /sys/module/nvidia/version ] || [ -e /proc/driver/nvidia/version ]; then echo "@libraries.driver=yes"; fi
+how=$1 end=$(($(date +%s) + $2)) most=$3
 loader=$(ldd /bin/sh | sed -n 's/^[[:space:]]*\(\/[^[:space:]]*\) (.*/\1/p')
-end=$(($(date +%s) + $2))
-most=$3
 shift 3
 while [ -n "$loader" ] && [ $# -gt 0 ] && [ "$(date +%s)" -lt "$end" ]; do
   if cd "$2" 2>/dev/null; then
-    # shellcheck disable=SC2016 # the inner shell's
     missing=$(choose | tr '\n' '\0' | xargs -0 -r -n 50 /bin/sh -c '
       [ "$(date +%s)" -lt "$0" ] || exit 255
       loader=$1
@@ -32,15 +26,10 @@ while [ -n "$loader" ] && [ $# -gt 0 ] && [ "$(date +%s)" -lt "$end" ]; do
       done' "$end" "$loader" 2>&1 | awk '
       /^[^[:space:]].*:$/ { file = substr($0, 1, length($0) - 1); sub(/^\.\//, "", file); next }
       / => not found/ { print $1, file }
-      match($0, /version .[A-Za-z0-9_.]+. not found/) {
-        version = substr($0, RSTART + 9, RLENGTH - 20)
-        print version, file
-      }' | LC_ALL=C sort -u)
-    within=
-    others=$(printf '%s\n' "$missing" | cut -d' ' -f1 | uniq | grep -v -E '^(lib(cuda|nvcuvid|nvidia-)|$)')
-    if [ -n "$others" ]; then # one walk for all of them, and none for what only the driver has
-      within=$(find . -name '*.so*' | sed 's|.*/||' | grep -F -x -e "$others" | LC_ALL=C sort -u | tr '\n' ' ')
-    fi
+      match($0, /version .[A-Za-z0-9_.]+. not found/) { print substr($0, RSTART + 9, RLENGTH - 20), file }' | LC_ALL=C sort -u)
+    # One walk for all of them, and none for what only the driver has.
+    within='' others=$(printf '%s\n' "$missing" | cut -d' ' -f1 | uniq | grep -v -E '^(lib(cuda|nvcuvid|nvidia-)|$)')
+    [ -z "$others" ] || within=$(find . -name '*.so*' | sed 's|.*/||' | grep -F -x -e "$others" | LC_ALL=C sort -u | tr '\n' ' ')
     printf '%s\n' "$missing" | awk -v key="@libraries.missing.$1" -v within=" $within" -v most="$most" '
       NF && !index(within, " " $1 " ") && told++ < most { print key "|" $0 }'
     [ "$(date +%s)" -ge "$end" ] || echo "@libraries.looked.$1=yes"

@@ -22,7 +22,7 @@ from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Fleet, grouped
-from envmgr.system.shelltext import assign, script_text, words
+from envmgr.system.shelltext import script_text, words
 
 _LINES = 40  # so many missing libraries of an entry at most
 
@@ -34,9 +34,8 @@ def probe(plan: AuditPlan) -> ProbeTexts:
         return {}
     homes = {**plan.roots, **{entry: tree.path for entry, tree in plan.outside.items()}}
     pairs = (word for entry in entries for word in (entry, homes[entry]))
-    given = assign(libraries_seconds=plan.share(2), libraries_look=script_text(__file__, "look.sh"))
-    arguments = f"set -- {words(how, str(plan.share(2) - 1), str(_LINES), *pairs)}\n"
-    return {"prefix": given + arguments + script_text(__file__, "prefix.sh")}
+    look = words(script_text(__file__, "look.sh"), how, str(plan.share(2) - 1), str(_LINES), *pairs)
+    return {"prefix": f"look_as_user libraries {plan.share(2)} {look}\n"}
 
 
 def judge(evidence: Evidence) -> Rows:

@@ -1,21 +1,12 @@
-# shellcheck shell=sh
 # The environment after each entry is loaded; behind effect.sh, which writes to `scratch`.
 : "${generation?}" "${samples?}" "${room?}"
-
-listed=
-case :${MODULEPATH-}: in *":$generation/modules:"*) listed=yes ;; esac
-if [ -n "${LMOD_CMD-}" ] && [ -n "$listed" ]; then
-  # shellcheck disable=SC2034 # effect.sh writes there
-  scratch=$room/scratch
-  # shellcheck disable=SC2034
-  effect_cached=yes effect_mark=
-  said=$room/said env=$room/env
-  for entry in $samples; do
-    if effect "$LMOD_CMD" "$MODULEPATH" "${LMOD_RC-}" "$entry" >"$env" 2>"$said"; then
-      put "loading.sha256.$entry" "$(sum <"$env")"
-      head -n 100 "$env" | cut -c1-2000 | lines "loading.env.$entry"
-    else
-      plain <"$said" | grep . | head -n 5 | lines "loading.failed.$entry"
-    fi
-  done
-fi
+scratch=$room/scratch effect_cached=yes effect_mark=
+case ${LMOD_CMD:+:${MODULEPATH-}:} in *":$generation/modules:"*) ;; *) samples= ;; esac
+for entry in $samples; do
+  if effect "$LMOD_CMD" "$MODULEPATH" "${LMOD_RC-}" "$entry" >"$room/env" 2>"$room/said"; then
+    put "loading.sha256.$entry" "$(sum <"$room/env")"
+    head -n 100 "$room/env" | cut -c1-2000 | lines "loading.env.$entry"
+  else
+    plain <"$room/said" | grep . | head -n 5 | lines "loading.failed.$entry"
+  fi
+done

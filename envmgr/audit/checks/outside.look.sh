@@ -1,19 +1,15 @@
-# shellcheck shell=sh
 # PATH HOW IGNORE of each tree, IGNORE names that are left out: the sha256 of a list of its files, as `shape_of` of
 # envmgr/store/outside.py makes it. A folder that cannot be listed is another shape.
-
 list() { # the arguments are names to leave out
-  first=1 time=
+  time=
   [ "$how" != times ] || time='\t%T@'
-  for name in "$@"; do
-    if [ "$first" = 1 ]; then set -- -name "$name"; else set -- "$@" -o -name "$name"; fi
-    first=0
+  for name; do
+    set -- "$@" -name "$name" -prune -o
+    shift
   done
-  [ "$first" = 1 ] || set -- '(' "$@" ')' -prune -o
   find . -mindepth 1 "$@" '(' -type f -printf "%P\tf\t%s$time\0" -o -type d -printf '%P\td\0' -o -type l -printf '%P\tl\t%l\0' ')'
 }
 whole() { if [ "$how" = times ]; then sed -z 's/\(\tf\t[0-9]*\t-\{0,1\}[0-9]*\)\.[0-9]*$/\1/'; else cat; fi; }
-
 seen=0
 while [ $# -gt 0 ]; do
   how=$2

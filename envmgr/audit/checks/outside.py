@@ -14,17 +14,14 @@ from functools import partial
 from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.probe.model import Facts, number_in
-from envmgr.system.shelltext import assign, script_text, words
+from envmgr.system.shelltext import script_text, words
 
 
 def probe(plan: AuditPlan) -> ProbeTexts:
     if not plan.outside:
         return {}
-    given = assign(outside_seconds=plan.share(4), outside_look=script_text(__file__, "look.sh"))
-    arguments = words(
-        *(word for _, tree in sorted(plan.outside.items()) for word in (tree.path, tree.how, " ".join(tree.ignore)))
-    )
-    return {"prefix": f"{given}set -- {arguments}\n{script_text(__file__, 'prefix.sh')}"}
+    trees = (word for _, tree in sorted(plan.outside.items()) for word in (tree.path, tree.how, " ".join(tree.ignore)))
+    return {"prefix": f"look_as_user outside {plan.share(4)} {words(script_text(__file__, 'look.sh'), *trees)}\n"}
 
 
 def judge(evidence: Evidence) -> Rows:

@@ -1,7 +1,5 @@
-# shellcheck shell=sh
 # Lines `ENTRY REASON` of entries whose own program says that this node lacks something: ENTRY PROGRAM pairs.
 : "${runtimes_limit?}" "${room?}"
-
 while [ $# -gt 0 ]; do
   timeout -k 1 "$runtimes_limit" "$2" </dev/null >"$room/lacks" 2>&1
   runtimes_status=$?

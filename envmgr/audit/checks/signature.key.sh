@@ -1,8 +1,6 @@
-# shellcheck shell=sh
 # Private keys to sign with that others than their owner can read: lines MODE PATH. `signature_keys` is where the site's own key may lie, a line
 # each; in `signature_home` and the folders of it any key is looked at.
 : "${signature_home?}"
-
 {
   with_limit 10 "$0.keys" find -L "$signature_home" -xdev -maxdepth 4 -type f -size -65k -perm /077
   cat "$0.keys" 2>/dev/null

@@ -1,22 +1,10 @@
-# shellcheck shell=sh
 # What root's own check of signatures found on this node, and whose signatures it takes.
-
-signature_state='' signature_boot='' signature_at=''
-if [ -r /var/lib/envmgr/flip ]; then
-  {
-    read -r signature_state _ _ signature_boot signature_at
-    read -r _
-    read -r _
-    read -r signature_prefix
-    read -r _ signature_reason
-  } </var/lib/envmgr/flip
-  read -r signature_now _ </proc/uptime
-  signature_late=no
-  [ "$signature_boot" = "$(cat /proc/sys/kernel/random/boot_id)" ] || signature_late=yes
-  case $signature_at in '' | *[!0-9]*) signature_late=yes ;; *) [ $((${signature_now%%.*} - signature_at)) -lt "${signature_limit?}" ] || signature_late=yes ;; esac
-  put signature.state "$signature_state"
-  put signature.prefix "$signature_prefix"
-  put signature.reason "$signature_reason"
-  put signature.late "$signature_late"
-fi
+[ ! -r /var/lib/envmgr/flip ] || awk -v limit="${signature_limit?}" '
+  FNR == 1 { file++ }
+  file == 1 { boot = $1 }
+  file == 2 { now = int($1) }
+  file < 3 { next }
+  FNR == 1 { print "@signature.state=" $1 "\n@signature.late=" ($4 == boot && $5 ~ /^[0-9]+$/ && now - $5 < limit ? "no" : "yes") }
+  FNR == 4 { print "@signature.prefix=" $0 }
+  FNR == 5 { sub(/^[^ ]+ */, ""); print "@signature.reason=" $0 }' /proc/sys/kernel/random/boot_id /proc/uptime - </var/lib/envmgr/flip
 if [ -r /etc/envmgr/allowed_signers ]; then put signature.signers "$(sum </etc/envmgr/allowed_signers)"; fi

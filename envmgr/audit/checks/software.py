@@ -39,10 +39,10 @@ _INSIDE = {"csh": "csh", "zsh": "zsh", "bash": "bash-interactive"}
 def probe(plan: AuditPlan) -> ProbeTexts:
     if not plan.installs:
         return {}
-    given = assign(software_seconds=plan.share(3), software_look=script_text(__file__, "look.sh"))
+    seconds = plan.share(3)
     arguments = (word for install in plan.installs for word in _arguments(install))
-    texts: dict[ProbeStage, str] = {}
-    texts["prefix"] = f"{given}set -- {words(*arguments)}\n{script_text(__file__, 'prefix.sh')}"
+    look = words(script_text(__file__, "look.sh"), str(seconds), *arguments)
+    texts: dict[ProbeStage, str] = {"prefix": f"look_as_user software {seconds + 2} {look}\n"}
     limit = assign(software_limit=START_SECONDS)
     programs = {install.entry: installed_program(install) for install in plan.installs if install.program}
     sampled = [word for entry in plan.samples if entry in programs for word in (entry, programs[entry])]

@@ -1,11 +1,10 @@
-# shellcheck shell=sh
-# Whether sshd lets the ordinary user in, by a real ssh of that user from this node to itself. Nothing is written in the home, and no key of a
-# host is asked for: which nodes the user knows is not looked at. Only root can ask; a user who audits is in already.
+# Whether sshd lets the ordinary user in, by a real ssh of that user from this node to itself, and whether a command runs there and has
+# `module`: the words are the same in bash, zsh, csh and fish. Nothing is written in the home, and no key of a host is asked for: which nodes
+# the user knows is not looked at. Only root can ask; a user who audits is in already.
 : "${user?}"
-
 ssh_in() {
   as "$user" ssh -n -T -o BatchMode=yes -o ConnectTimeout=4 -o LogLevel=ERROR -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \
-    -o GlobalKnownHostsFile=/dev/null -o ControlPath=none -o ProxyJump=none -o ClearAllForwardings=yes -o PermitLocalCommand=no "$(uname -n)" true
+    -o GlobalKnownHostsFile=/dev/null -o ControlPath=none -o ProxyJump=none -o ClearAllForwardings=yes -o PermitLocalCommand=no "$(uname -n)" 'echo ran; module --version && echo module'
 }
 if [ "$(id -u)" = 0 ] && [ -n "$user" ] && [ "$user" != root ] && [ -n "$(command -v ssh)" ] && id "$user" >/dev/null 2>&1; then
   with_limit 6 "$0.ssh" ssh_in
@@ -17,7 +16,10 @@ if [ "$(id -u)" = 0 ] && [ -n "$user" ] && [ "$user" != root ] && [ -n "$(comman
     255:*resolve*) ssh_said='' ;; # a fault of names
     255:*) ssh_said="ssh ends with status 255" ;;
     124:*) ssh_said="no answer in 6 s" ;;
-    *) ssh_said=in ;;
+    *)
+      ssh_said=in
+      put ssh.runs "$(grep -x -e ran -e module "$0.ssh" | paste -sd' ' -)"
+      ;;
   esac
   [ -z "$ssh_said" ] || put ssh.user "$ssh_said"
 fi

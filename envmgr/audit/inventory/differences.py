@@ -108,7 +108,7 @@ def _odd(values: Values, evidence: Evidence, kind: str) -> Iterator[_Odd]:
         few = sum(map(len, group.values())) < QUORUM
         if right is None and kind not in _OF_KIND:
             others = {of: [node for node in nodes if node not in group.get(of, ())] for of, nodes in values.items()}
-            right = (_majority(others) if few else None) or (_majority(values) if kind in _OF_ALL else None)
+            right = (_majority(others) if few else None) or _majority(values)
         for value, nodes in group.items():
             if right is not None and value != right:
                 yield value, right, nodes, tuple(values[right]), True, like is None and few and kind not in _GOT

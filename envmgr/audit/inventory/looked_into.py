@@ -51,15 +51,14 @@ def _value(seen_ways: str | None) -> str | None:
 
 def lines_that_differ(found: Iterable[Difference], seen: Seen) -> Iterator[tuple[tuple[str, str], tuple[str, ...]]]:
     """Yield for each node and file that differs the lines that only this node has, and then those that it lacks."""
-    for of in found:
-        if of.kind != "file":
-            continue
-        right = next((text for node in of.others if (text := seen.text(node, of.key)) is not None), [])
-        for node in of.nodes:
-            own = seen.text(node, of.key)
-            if own is not None or right:
-                diff = [*unified_diff(right, own or [], n=0, lineterm="")][2:]
-                yield (node, of.key), tuple(line[1:] for sign in "+-" for line in diff if line.startswith(sign))
+    for of in (each for each in found if each.kind == "file"):
+        for nodes, others in ((of.nodes, of.others), (of.others, of.nodes)):
+            right = next((text for node in others if (text := seen.text(node, of.key)) is not None), [])
+            for node in nodes:
+                own = seen.text(node, of.key)
+                if node in seen.facts and (own is not None or right):
+                    diff = [*unified_diff(right, own or [], n=0, lineterm="")][2:]
+                    yield (node, of.key), tuple(line[1:] for sign in "+-" for line in diff if line.startswith(sign))
 
 
 def same_text(of: Difference, lines: Lines, seen: Seen) -> bool:

@@ -37,7 +37,10 @@ def _of_module(name: str, facts: Facts, nameless: Callable[[str], str]) -> dict[
     found = {f"{name} load": "loads"}
     for line in nameless(facts.get(f"{_PART}sets.{name}", "")).splitlines():
         variable, _, value = line.partition("=")
-        found[f"{name} sets {variable}"] = _TIMES.sub("TIME", value)
+        if variable == "LOADEDMODULES":  # also those that it loads
+            found[f"{name} load"] = f"loads {value.replace(':', ' ')}"
+        else:
+            found[f"{name} sets {variable}"] = _TIMES.sub("TIME", value)
     for line in nameless(facts.get(f"{_PART}has.{name}", "")).splitlines():
         state, _, path = line.partition(" ") if line[:2] in ("- ", "! ", "= ") else ("", "", line)
         if state == "=":  # very many
@@ -55,7 +58,7 @@ def _inventory(name: str, own: Mapping[str, str], told: Mapping[str, list[str]],
     values, unread = dict(own), set[str]()
     for key in told.keys() - own.keys():
         what = key.removeprefix(f"{name} ").split(" ")[0]
-        if own[f"{name} load"] != "loads" or (what != "sets" and f"{_PART}looked.{name}" not in facts):
+        if not own[f"{name} load"].startswith("loads") or (what != "sets" and f"{_PART}looked.{name}" not in facts):
             unread.add(key)
         elif what == "names":  # programs that are there are reported, and folders that are not
             values[key] = "not there" if "there" in told[key] else "there"

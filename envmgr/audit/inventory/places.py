@@ -21,7 +21,7 @@ def places_of(evidence: Evidence) -> tuple[Place, ...]:
     nodes = _read("nodes", "", "node", (*evidence.fleet.groups, *evidence.here.groups))
     in_job = _read("", "", "node", evidence.in_job.groups).only(_IN_JOBS)
     found = [replace(nodes, told=(*nodes.told, *in_job.told))]
-    found += [_read(f"modules ({evidence.plan.user})", "", "login", evidence.shells.groups)]
+    found += [_looked_into(_read(f"modules ({evidence.plan.user})", "", "login", evidence.shells.groups))]
     found += [_read(shell.where, shell.key, "shell", shell.fleet.groups) for shell in evidence.each_shell()]
     found += [Place("", "", told) for told in read_modules(evidence.shells)]
     return (*found, Place("", "", _by_slurm(evidence)))
@@ -35,6 +35,19 @@ def home_of(places: Iterable[Place], user: str) -> str:
 
 def _read(name: str, where: str, scope: Scope, groups: Sequence[Group]) -> Place:
     return Place(name, where, [(read_inventory(of.facts, where, scope), of.nodes) for of in groups])
+
+
+def _looked_into(place: Place) -> Place:
+    """Return the place of modulefiles: nothing is known of a folder that a node's MODULEPATH does not have."""
+    values = {at: value for inventory, _ in place.told for at, value in inventory.values.items()}
+    folders = [at for at in values if at[1].endswith("/")]
+    told = []
+    for inventory, nodes in place.told:
+        other = [folder for kind, folder in folders if (kind, folder) not in inventory.values]
+        unread = [at for at, value in values.items() if any(at[1].startswith(of) or f": {of}" in value for of in other)]
+        own = {at: value for at, value in inventory.values.items() if at not in folders}
+        told.append((replace(inventory, values=own, unread=inventory.unread.union(unread)), nodes))
+    return replace(place, told=told)
 
 
 def _by_slurm(evidence: Evidence) -> list[tuple[NodeInventory, tuple[str, ...]]]:

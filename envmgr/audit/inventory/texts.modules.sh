@@ -1,8 +1,6 @@
-# shellcheck shell=sh
 # Modulefiles that other tools made: in the folders of this user's MODULEPATH, but for the prefix's, the content of each file, what the user cannot
 # read, and the paths of software that they name and that are not there. Behind named_paths.sh. What a server does not tell in time is closed.
 : "${prefix?}" "${room?}" "${modules_most?}" "${modules_seconds?}"
-
 modules_modfile() { # FOLDER
   cd "$1" || return
   find -L . \( -type d ! \( -readable -executable \) -o -type f ! -readable \) -printf "modfile\t$1/%P\tclosed\n" 2>/dev/null | head -n 50
@@ -18,7 +16,6 @@ modules_modfile() { # FOLDER
   awk -v folder="$1" '{ printf "modfile\t%s/%s\t%s\n", folder, substr($0, 67), substr($0, 1, 12) }' "$room/modules.sums"
 }
 modules_modpath() { # FOLDER: what they name, but for the system's own
-  # shellcheck disable=SC2034 # of named_paths.sh
   named_there=$room/modules.there
   : >"$named_there"
   (cd "$1" && find -L . -type f -printf '%P\n' 2>/dev/null | LC_ALL=C sort | head -n 2000 | tr '\n' '\0' |
@@ -28,10 +25,7 @@ modules_modpath() { # FOLDER: what they name, but for the system's own
   awk -v folder="$1" -v there="$named_there" '
     function is_software(path) { return path ~ /^\/[^\/]+\/[^\/]/ && path !~ /^\/(usr|etc|var|tmp|run|dev|proc|sys|home|root|s?bin|lib|lib64|scratch)(\/|$)/ }
     { closed = $NF == "closed"; path = closed ? $(NF - 1) : $NF; file = substr($0, 1, index($0, " /") - 1) }
-    FILENAME == there {
-      if (is_software(path) && path !~ /[mM]odul/) has[file] = 1
-      next
-    }
+    FILENAME == there { if (is_software(path) && path !~ /[mM]odul/) has[file] = 1; next }
     !told[path]++ { printf "modpath\t%s\t%s: %s/%s names it%s\n", path, closed ? "closed" : "not there", folder, file, closed || has[file] || !is_software(path) ? "" : ", and no software that is there" }
   ' "$named_there" "$room/modules.absent" | head -n 100
 }
@@ -40,6 +34,7 @@ modules_look() {
   for modules_kind in modfile modpath; do
     modules_looked=yes
     while IFS= read -r modules_folder; do
+      printf 'modfile\t%s/\tlooked at\n' "$modules_folder"
       [ -d "$modules_folder" ] || continue
       with_limit "$modules_seconds" "$room/modules" "modules_$modules_kind" "$modules_folder"
       if [ "$?" = 124 ]; then modules_looked=; else cat "$room/modules"; fi

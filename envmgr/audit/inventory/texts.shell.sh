@@ -1,48 +1,34 @@
-# shellcheck shell=sh
+# shellcheck disable=SC2046,SC2086,SC3013,SC3028,SC3044,SC3045 # lists of words; bash's, where it is bash
 # The inventory of this very shell: `shell_flags`, `shell_ifs` and `path_brought` are as the start-up files left them. What a look at a folder may keep
-# waiting is left behind. It starts few processes: every shell pays for them.
-# Behind texts.home.sh.
+# waiting is left behind. It starts few processes: every shell pays for them. Behind texts.home.sh.
 : "${shell_flags?}" "${shell_ifs?}" "${user?}" "${room?}" "${inventory_salt?}" "${inventory_seconds?}" "${inventory_path?}" "${inventory_limit?}"
-
 inventory_programs='awk bash cat cc chmod cp curl env find g++ gcc gfortran git grep hostname java ls make mkdir mpicc mpirun nvcc nvidia-smi perl pip pip3
   ps python python3 R rm rsync sbatch scontrol sed sh sort srun ssh tar tr'
-
-# inventory_state FOLDER: what this account finds there.
-inventory_state() {
-  if [ ! -e "$1" ]; then
-    echo missing
-  elif [ ! -d "$1" ]; then
-    echo "a file"
-  elif [ ! -r "$1" ] || [ ! -x "$1" ]; then
-    echo closed
-  elif [ ! -w "$1" ]; then
-    echo "not writable"
-  else
-    echo writable
-  fi
+inventory_state() { # FOLDER
+  inventory_is=writable
+  [ -w "$1" ] || inventory_is='not writable'
+  [ -r "$1" ] && [ -x "$1" ] || inventory_is=closed
+  [ -d "$1" ] || inventory_is='a file'
+  [ -e "$1" ] || inventory_is=missing
+  echo "$inventory_is"
 }
 
-# inventory_paths: what this shell finds by its variables: programs, folders, what its home has.
+# What this shell finds by its variables: programs, folders, what its home has.
 inventory_paths() {
   set -f
-  inventory_usual=$IFS
-  inventory_line='
+  inventory_usual=$IFS inventory_found='' inventory_line='
 '
   IFS=:
-  # shellcheck disable=SC2086 # its folders
   set -- $inventory_brought
   IFS=$inventory_usual
-  inventory_found=
   for inventory_name in $inventory_programs; do
     for inventory_folder; do
-      if [ -x "$inventory_folder/$inventory_name" ] && [ ! -d "$inventory_folder/$inventory_name" ]; then
-        inventory_found=$inventory_found$inventory_line$inventory_folder/$inventory_name
-        break
-      fi
+      [ -x "$inventory_folder/$inventory_name" ] && [ ! -d "$inventory_folder/$inventory_name" ] || continue
+      inventory_found=$inventory_found$inventory_line$inventory_folder/$inventory_name
+      break
     done
   done
   IFS=$inventory_line
-  # shellcheck disable=SC2086 # paths
   set -- $inventory_found
   IFS=$inventory_usual
   command readlink -f "$@" | while IFS= read -r inventory_name; do
@@ -52,7 +38,6 @@ inventory_paths() {
   echo "looked	cmd"
   IFS=:
   for inventory_folder in ${MODULEPATH-}; do
-    IFS=$inventory_usual
     [ -z "$inventory_folder" ] || printf 'moddir\t%s\t' "$inventory_folder" && inventory_state "$inventory_folder"
   done
   IFS=$inventory_usual
@@ -63,8 +48,7 @@ inventory_paths() {
       TZ) # a file, or a rule such as CET-1CEST
         case ${inventory_folder#:} in '' | UTC | GMT | *[0-9]*) ;; /*) [ -r "${inventory_folder#:}" ] ;; *) [ -r "/usr/share/zoneinfo/${inventory_folder#:}" ] ;; esac ||
           printf 'folder\tTZ\t%s missing\n' "$inventory_folder"
-        continue
-        ;;
+        continue ;;
       XDG_RUNTIME_DIR) [ ! -w "$inventory_folder" ] || continue ;;
       SLURM_CONF) ;;
       *[!A-Z0-9_]* | [!A-Z]* | *TOKEN* | *SECRET* | *PASS* | *KEY* | *CRED* | *PWD | SHELL | LMOD* | MODULE* | SLURM* | ENVMGR* | MAIL | HISTFILE) continue ;;
@@ -84,53 +68,31 @@ inventory_paths() {
   printf '\002\nlooked\tavail\n'
 }
 
-# inventory_functions: `NAME LINE FILE` of each function, as bash tells it.
-inventory_functions() {
-  if [ -n "${BASH_VERSION-}" ]; then
-    # shellcheck disable=SC3044 # bash's
-    shopt -s extdebug
-    # shellcheck disable=SC2046,SC3044,SC3045 # names; bash's
-    declare -F $(compgen -A function)
-  fi
-}
-
-# inventory_state_left: `KEY=VALUE` of what else start-up files have left. A key begins with the variable, or `:` and the command, that does it.
+# `KEY=VALUE` of what else start-up files have left. A key begins with the variable, or `:` and the command, that does it.
 inventory_state_left() {
   [ -z "${shell_said-}" ] || printf 'said=%s\n' "$shell_said"
   [ -z "$inventory_unread" ] || printf ':read=taken\n'
   case $- in *i*) ;; *) [ "$PWD" = / ] || printf ':cd=%s\n' "$PWD" ;; esac
-  # shellcheck disable=SC3028 # where the shell has it
-  inventory_uid=${EUID-none}
-  account_of "${user:-root}" && [ "${account_uid?}" = "$inventory_uid" ] || account_of root
-  if [ "${account_uid?}" = "$inventory_uid" ]; then
-    # shellcheck disable=SC3013 # it has -ef, too
+  account_of "${user:-root}" && [ "${account_uid?}" = "${EUID-none}" ] || account_of root
+  if [ "${account_uid?}" = "${EUID-none}" ]; then
     case ${account_home?}/ in "${HOME-}/" | / | /nonexistent/) ;; *) [ "$account_home" -ef "${HOME-}" ] || printf 'HOME=%s\n' "${HOME-}" ;; esac
   fi
   for inventory_name in /etc/profile /etc/bash.bashrc /etc/bashrc /etc/environment /etc/profile.d /etc/profile.d/*.sh /etc/lmod /etc/ld.so.cache /etc/passwd \
     /etc/group /etc/nsswitch.conf /etc/hosts /etc/resolv.conf /etc/localtime "$HOME/.bashrc" "$HOME/.profile" "$HOME/.bash_profile"; do
     [ ! -e "$inventory_name" ] || [ -r "$inventory_name" ] || printf 'unread %s=yes\n' "$inventory_name"
   done
-  if [ -n "${BASH_VERSION-}" ]; then
-    trap
-    # shellcheck disable=SC3044,SC3045 # bash's
-    readonly -p
-  fi
+  [ -z "${BASH_VERSION-}" ] || { trap; readonly -p; }
 }
 
-# shellcheck disable=SC2016 # awk's
 inventory_look() (
-  inventory_umask=$(umask)
-  inventory_unread=
+  inventory_umask=$(umask) inventory_unread=
   if [ -f /proc/self/fd/0 ] && [ -z "${shell_line-}" ]; then inventory_unread=taken; fi
   umask 077
-  inventory_file=$room/inventory.$$
-  inventory_brought=${path_brought-$PATH}
+  inventory_file=$room/inventory.$$ inventory_brought=${path_brought-$PATH}
   PATH=$inventory_path
   # What is exported, one variable a line.
   inventory_exported=$(/usr/bin/env -0 2>/dev/null | command tr '\n\0' ' \n')
-  # shellcheck disable=SC3028 # empty, but in bash
-  inventory_flags=$shell_flags inventory_options=${BASHOPTS-} inventory_ifs=$shell_ifs
-  export inventory_flags inventory_options inventory_ifs inventory_brought inventory_salt inventory_file
+  export inventory_flags="$shell_flags" inventory_options="${BASHOPTS-}" inventory_ifs="$shell_ifs" inventory_brought inventory_salt inventory_file
   with_limit "$inventory_seconds" "$inventory_file" inventory_paths
   {
     printf 'umask\tumask\t%s\nlooked\tumask\n' "$inventory_umask"
@@ -138,7 +100,7 @@ inventory_look() (
     printf '\002alias\n'
     alias 2>/dev/null
     printf '\002func\n'
-    inventory_functions 2>/dev/null
+    [ -z "${BASH_VERSION-}" ] || { shopt -s extdebug; declare -F $(compgen -A function); } 2>/dev/null # NAME LINE FILE of each
     printf '\002state\n'
     inventory_state_left
     printf '\002env\n%s\n' "$inventory_exported"
@@ -149,8 +111,7 @@ inventory_look() (
         if (++hidden > 40) return
         print ENVIRON["inventory_salt"] value | digest
         close(digest)
-        kinds[hidden] = kind
-        keys[hidden] = key
+        row[hidden] = kind "\t" key
       }
       function tell(kind, key, value) {
         if (toupper(key (kind == "alias" ? value : "")) ~ /TOKEN|SECRET|PASS|KEY|CRED/ || toupper(value) ~ /(TOKEN|SECRET|PASS|KEY|CRED)[A-Z_]*[ =]/) { private(kind, key, value); return }
@@ -174,25 +135,19 @@ inventory_look() (
       mode == "func" {
         split($0, word, " ")
         where = substr($0, length(word[1] word[2]) + 3)
-        # What a folder of a home has is nobody else'"'"'s.
+        # What a folder of a home has is private.
         if (index(where, ENVIRON["HOME"] "/") == 1 && substr(where, length(ENVIRON["HOME"]) + 2) ~ /\//) where = ENVIRON["HOME"]
         if (where !~ /envmgr-audit\./ && $0 ~ /^[A-Za-z0-9]/) print "func\t" word[1] "\t" where ":" word[2]
         next
       }
-      mode == "state" && /^trap -- \047\047 / {
-        sub(/.* (SIG)?/, "")
-        if (/^(TERM|USR1|USR2|ALRM|CHLD|XCPU)$/) print "state\t:trap " $0 "\tyes"
-        next
-      }
-      mode == "state" && /^(declare|readonly) / {
-        sub(/=.*/, "")
-        sub(/.* /, "")
-        if (/^(PATH|MODULEPATH|LOADEDMODULES|_LMFILES_|MANPATH|LD_LIBRARY_PATH|PYTHONPATH|LMOD_[A-Z_]*)$/) print "state\t:readonly " $0 "\tyes"
-        next
-      }
       mode == "state" {
         gsub(/envmgr-audit\.[A-Za-z0-9]*/, "envmgr-audit")
-        if (match($0, /^(said|:read|:cd|HOME|unread [^=]*)=/)) tell("state", substr($0, 1, RLENGTH - 1), substr($0, RLENGTH + 1))
+        if (/^trap -- \047\047 (SIG)?(TERM|USR1|USR2|ALRM|CHLD|XCPU)$/) { sub(/.* (SIG)?/, ""); tell("state", ":trap " $0, "yes") }
+        else if (match($0, /^(said|:read|:cd|HOME|unread [^=]*)=/)) tell("state", substr($0, 1, RLENGTH - 1), substr($0, RLENGTH + 1))
+        else if (/^(declare|readonly) /) {
+          sub(/=.*/, ""); sub(/.* /, "")
+          if (/^(PATH|MODULEPATH|LOADEDMODULES|_LMFILES_|MANPATH|LD_LIBRARY_PATH|PYTHONPATH|LMOD_[A-Z_]*)$/) tell("state", ":readonly " $0, "yes")
+        }
         next
       }
       mode == "env" {
@@ -215,7 +170,7 @@ inventory_look() (
       $1 == "private" { private("home", $2, $3); next }
       { print }
       END {
-        for (i = 1; i <= hidden && (getline line <file) > 0; i++) print kinds[i] "\t" keys[i] "\t~" substr(line, 1, 12)
+        for (i = 1; i <= hidden && (getline line <file) > 0; i++) print row[i] "\t~" substr(line, 1, 12)
         flags = ENVIRON["inventory_flags"]
         gsub(/[^aefnuvxCEPT]/, "", flags)
         print "flags\tset\t" flags
@@ -235,7 +190,6 @@ inventory_look() (
 
 inventory_login=
 # Once for an account: the user's login bash, which has the home as others see it.
-# shellcheck disable=SC3028,SC3044 # it is bash
 if [ -n "${BASH_VERSION-}" ] && [ -z "${job-}" ] && shopt -q login_shell; then
   account_of "${user:-root}"
   [ "${account_uid:-0}" != "$EUID" ] || inventory_login=yes

@@ -1,23 +1,16 @@
-# shellcheck shell=sh
-# The inventory of the node itself. What may hang (a server, a directory service) is left behind with all that comes after it. No folder of a server is
+# shellcheck disable=SC2086 # where there is no user, there is no word of it; names of files
+# The inventory of the node itself. What may hang (a directory service) is left behind with all that comes after it. No folder of a server is
 # entered. Of a file that others cannot read the answer has only a digest that is good for this audit, of a private key not even that.
 : "${user?}" "${build_user?}" "${inventory_salt?}" "${inventory_seconds?}" "${inventory_path?}" "${named_words?}" "${host_name?}" "${inventory_limit?}"
-
-# Start-up files of root; those of the user are looked at in the user's shell.
-inventory_dots='.bashrc .bash_profile .bash_login .bash_logout .profile .cshrc .tcshrc .login .zshenv .zprofile .zshrc .zlogin .modulerc .lmodrc.lua'
-inventory_kernel='kernel/numa_balancing kernel/unprivileged_userns_clone kernel/yama/ptrace_scope
-  kernel/apparmor_restrict_unprivileged_userns kernel/perf_event_paranoid kernel/randomize_va_space kernel/shmmax kernel/shmall kernel/sem
-  kernel/keys/maxkeys kernel/keys/maxbytes kernel/core_pattern vm/overcommit_memory vm/overcommit_ratio vm/max_map_count vm/swappiness
-  vm/zone_reclaim_mode vm/nr_hugepages /sys/kernel/mm/transparent_hugepage/enabled fs/nr_open fs/aio-max-nr fs/protected_hardlinks fs/protected_regular
-  net/ipv6/conf/all/disable_ipv6 net/core/rmem_max net/core/wmem_max net/core/somaxconn net/ipv4/ip_local_port_range
-  /sys/fs/selinux/enforce /sys/devices/system/cpu/smt/control'
-
+inventory_kernel='kernel/numa_balancing kernel/unprivileged_userns_clone kernel/yama/ptrace_scope kernel/apparmor_restrict_unprivileged_userns
+  kernel/perf_event_paranoid kernel/randomize_va_space kernel/shmmax kernel/shmall kernel/sem kernel/keys/maxkeys kernel/keys/maxbytes kernel/core_pattern
+  vm/overcommit_memory vm/overcommit_ratio vm/max_map_count vm/swappiness vm/zone_reclaim_mode vm/nr_hugepages /sys/kernel/mm/transparent_hugepage/enabled
+  fs/nr_open fs/aio-max-nr fs/protected_hardlinks fs/protected_regular net/ipv6/conf/all/disable_ipv6 net/core/rmem_max net/core/wmem_max net/core/somaxconn
+  net/ipv4/ip_local_port_range /sys/fs/selinux/enforce /sys/devices/system/cpu/smt/control'
 # inventory_mounts: what is mounted where, without what differs by itself. In "$0.far" are the points that a server answers for, in "$0.near" others.
 inventory_mounts() {
-  : >"$0.far"
-  : >"$0.near"
-  # shellcheck disable=SC2016 # awk's
   awk -v far="$0.far" -v near="$0.near" -v own="${host_name%%.*}" '
+    BEGIN { printf "" >far; printf "" >near }
     function kept(text, without,  n, i, part, all) {
       n = split(text, part, ",")
       for (i = 1; i <= n; i++) if (part[i] !~ without) all = all "," part[i]
@@ -25,8 +18,7 @@ inventory_mounts() {
     }
     {
       for (i = 7; $i != "-"; i++);
-      kind = $(i + 1)
-      source = $(i + 2)
+      kind = $(i + 1); source = $(i + 2)
       gsub(/\\040/, " ", $5)
       is_near = kind ~ /^(ext[234]|xfs|btrfs|zfs|f2fs|tmpfs|overlay|vfat|jfs|reiserfs|squashfs|iso9660|ramfs|devtmpfs|rootfs)$/
       if (!is_near && kind !~ /^(proc|sysfs|devpts|cgroup2?|mqueue|hugetlbfs|securityfs|debugfs|tracefs|pstore|bpf|configfs|efivarfs|binfmt_misc|fusectl|nsfs|rpc_pipefs)$/) print $5 >far
@@ -50,22 +42,22 @@ $(cat "$0.far")
 
 # inventory_near FOLDER: whether no server answers for a folder, and no link leads to it. Nothing below the mount point of a server is touched.
 inventory_near() {
-  inventory_above='' inventory_rest=${1#/}
+  inventory_above='' inventory_rest=${1#/}${1:+/}
   while [ -n "$inventory_rest" ]; do
     inventory_above=$inventory_above/${inventory_rest%%/*}
+    inventory_rest=${inventory_rest#*/}
     case $inventory_far in *"
 $inventory_above
 "*) return 1 ;; esac
     [ ! -h "$inventory_above" ] || return 1
-    case $inventory_rest in */*) inventory_rest=${inventory_rest#*/} ;; *) inventory_rest='' ;; esac
   done
 }
 
 # inventory_files: of what find prints, links, folders and programs, and files with the first digits of their sha256.
-# shellcheck disable=SC2016 # awk's
 inventory_files() {
   set -- /dev/null /dev/ptmx /tmp /var/tmp /dev/shm /var/spool /var/spool/slurmd
-  if [ -r /root ]; then for inventory_file in $inventory_dots; do set -- "$@" "/root/$inventory_file"; done; fi
+  [ ! -r /root ] || for inventory_file in .bashrc .bash_profile .bash_login .bash_logout .profile .cshrc .tcshrc .login .zshenv .zprofile .zshrc .zlogin \
+    .modulerc .lmodrc.lua; do set -- "$@" "/root/$inventory_file"; done # those of the user: in the user's shell
   for inventory_folder in '' /opt /usr/local /usr/local/bin /usr/local/sbin /usr/local/lib /usr/local/lib64 /usr/local/include /usr/local/etc \
     /run/slurm/conf /var/spool/slurmd/conf-cache; do
     inventory_near "$inventory_folder" || continue
@@ -86,8 +78,7 @@ $inventory_file
       BEGIN { printf "" >open; printf "" >closed }
       NF != 5 || $4 ~ /\\|\n/ { next }
       {
-        above = $4
-        sub(/\/[^\/]*$/, "", above)
+        above = $4; sub(/\/[^\/]*$/, "", above)
         last = substr($2, index($2, " ") - 1, 1)
         shut = (above in is_shut) || $4 ~ /^\/root\//
       }
@@ -107,18 +98,16 @@ $inventory_file
   # Copies are made of closed files, with the salt before their text; and of files that have the name of their own node, or a number of its
   # disks, without that. Not of those that have names of other nodes, too, and of no program: those are written once for all nodes.
   mkdir "$0.copies"
-  case $host_name in
-    *[0-9]*) grep -v -E '^/etc/envmgr/|^/usr/|\.(lua|py|pl|c?sh)$' "$0.open" | xargs -d '\n' -r grep -l -I -w -s -F -e "${host_name%%.*}" -- >"$0.named" ;;
-    *) : >"$0.named" ;;
-  esac
-  if [ -r /etc/fstab ]; then echo /etc/fstab >>"$0.named"; fi
+  {
+    case $host_name in
+      *[0-9]*) grep -v -E '^/etc/envmgr/|^/usr/|\.(lua|py|pl|c?sh)$' "$0.open" | xargs -d '\n' -r grep -l -I -w -s -F -e "${host_name%%.*}" -- ;;
+    esac
+    [ ! -r /etc/fstab ] || echo /etc/fstab
+  } >"$0.named"
   awk -v own="$host_name" -v folder="$0.copies" -v salt="$inventory_salt" "$named_words"'
     BEGIN {
-      short = own
-      sub(/\..*/, "", short)
-      stem = short
-      sub(/[0-9]+[^0-9]*$/, "", stem)
-      gsub(/[^A-Za-z0-9_-]/, ".", stem)
+      short = own; sub(/\..*/, "", short)
+      stem = short; sub(/[0-9]+[^0-9]*$/, "", stem); gsub(/[^A-Za-z0-9_-]/, ".", stem)
       if (short == stem) own = ""
       four = "[0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f]"
       disk = four four "-" four "-" four "-" four "-" four four four
@@ -144,19 +133,18 @@ $inventory_file
     FILENAME ~ /\.copied$/ { sum[$2] = $3 sum[$1]; next }
     $1 != "sum" { print; next }
     $2 in sum { print "file\t" $2 "\t" sum[$2] " " $3; next }
-    { print "file\t" $2 "\t- " $3; print "closed\tfile " $2 }' "$0.sums" "$0.copied" "$0.told"
+    { print "file\t" $2 "\t- " $3 "\nclosed\tfile " $2 }' "$0.sums" "$0.copied" "$0.told"
 }
 
 # inventory_trees: of folders of libraries and of software, and of those that daemons write in, one digest of what lies there: names, modes,
 # sizes and links. The fourth folder of a path stands for all that is below it.
-# shellcheck disable=SC2016 # awk's
 inventory_trees() {
   set -- /var/log /var/spool /var/lib
-  for inventory_folder in /usr/lib /usr/lib64 /usr/libexec /usr/share/lmod /usr/local /opt; do
-    if inventory_near "$inventory_folder"; then set -- "$@" "$inventory_folder"; fi
+  for inventory_folder in /usr/lib /usr/lib64 /usr/libexec /usr/include /usr/share /usr/local /opt; do
+    ! inventory_near "$inventory_folder" || set -- "$@" "$inventory_folder"
   done
   mkdir "$0.trees"
-  find "$@" -xdev \( -name __pycache__ -o -path /usr/lib/modules -o -path /usr/lib/firmware -o -path '/*/*/*/*/*/*/*/*' -o -path '/var/*/*/*' -o -path /var/lib/envmgr -o -path /usr/local/bin/envmgr \) -prune \
+  find "$@" -xdev \( -name __pycache__ -o -path /usr/lib/modules -o -path /usr/lib/firmware -o -path /usr/share/man -o -path /usr/share/doc -o -path /usr/share/icons -o -path '/*/*/*/*/*/*/*/*' -o -path '/var/*/*/*' -o -path /var/lib/envmgr -o -path /usr/local/bin/envmgr \) -prune \
     -o -path '/var/*' ! -type d -o -type f -printf '%h\t%f %m %U %s\n' -o -printf '%h\t%f %y %m %U %l\n' 2>/dev/null | sort | awk -F '\t' -v there="$0.trees/" '
     $1 != folder {
       folder = $1
@@ -173,13 +161,9 @@ inventory_trees() {
 
 # inventory_accounts: of the users that an audit knows. The day on which one ends is all that is read of its secrets.
 inventory_accounts() {
-  # shellcheck disable=SC2086 # where there is no user, there is no word of it
   getent passwd $user $build_user root | awk -F: '{ print "account\t" $1 "\t" $3 ":" $4 " " $6 " " $7 }'
-  for inventory_name in $user $build_user; do
-    id "$inventory_name" 2>/dev/null | awk -v name="$inventory_name" '{ print "account\t" name " groups\t" $0 }'
-  done
+  for inventory_name in $user $build_user; do id "$inventory_name" 2>/dev/null | sed "s/^/account\t$inventory_name groups\t/"; done
   if [ -r /etc/shadow ]; then
-    # shellcheck disable=SC2086
     getent shadow $user $build_user | awk -F: -v today="$(($(date +%s) / 86400))" '{
       over = $3 == "0" || ($3 != "" && $5 != "" && $3 + $5 < today)
       print "account\t" $1 " ends\t" (over ? "with its password, which is over" : $8 == "" ? "never" : $8 ($8 < today ? " is over" : ""))
@@ -194,12 +178,12 @@ inventory_accounts() {
 inventory_daemons() {
   set --
   for inventory_name in slurmd sshd munged; do
+    inventory_runs='does not run'
     if inventory_pid=$(pgrep -o -x "$inventory_name"); then
-      printf 'daemon\t%s\truns\n' "$inventory_name"
+      inventory_runs=runs
       set -- "$@" "name=$inventory_name" "/proc/$inventory_pid/limits" "/proc/$inventory_pid/status"
-    else
-      printf 'daemon\t%s\tdoes not run\n' "$inventory_name"
     fi
+    printf 'daemon\t%s\t%s\n' "$inventory_name" "$inventory_runs"
   done
   [ $# = 0 ] || awk "$inventory_limit"'
     BEGIN { getline online <"/sys/devices/system/cpu/online" }
@@ -208,17 +192,11 @@ inventory_daemons() {
 }
 
 looked() { printf 'looked\t%s\n' "$@"; }
-# shellcheck disable=SC2016 # awk's
 inventory_look() {
   umask 077
-  PATH=$inventory_path
-  LC_ALL=C
-  export LC_ALL
+  export PATH="$inventory_path" LC_ALL=C
   inventory_mounts
-  looked mount
-  # shellcheck disable=SC2086 # files
   (cd /proc/sys && grep -s . $inventory_kernel) | sed 's/:/\t/; s/^/sysctl\t/'
-  looked sysctl
   printf 'sys\tkernel\t%s\nsys\tglibc\t%s\nsys\tzone\t%s\n' "$(uname -rm)" "$(getconf GNU_LIBC_VERSION 2>/dev/null)" "$(date +%Z)"
   if [ -r /proc/driver/nvidia/version ] && read -r inventory_file </proc/driver/nvidia/version; then printf 'sys\tdriver\t%s\n' "$inventory_file"; fi
   awk -F '[:=]' '
@@ -228,9 +206,8 @@ inventory_look() {
     /^flags|^Features/ && !flags { flags = split($2, all, " ") }
     END { print "sys\tcpu\t" count " x" model ", " flags " flags" }' /proc/cpuinfo /etc/os-release 2>/dev/null
   awk -F ':[ \t]*' '/^Model/ { count[$2]++ } END { for (model in count) print "sys\tGPUs\t" count[model] " x " model }' /proc/driver/nvidia/gpus/*/information 2>/dev/null
-  looked sys
   inventory_daemons
-  looked daemon limit
+  looked mount sysctl sys daemon limit
   ldconfig -p | awk '
     / => / {
       kind = $2 ~ /x86-64|AArch64|64bit|PPC64/ ? "" : " " $2
@@ -245,17 +222,14 @@ inventory_look() {
   fi && looked pkg
   inventory_files
   looked file link dir prog
-  set --
-  while IFS= read -r inventory_file; do set -- "$@" "$inventory_file"; done <"$0.near"
-  [ $# = 0 ] || df -k --output=avail,itotal,iavail,size,target "$@" 2>/dev/null | awk '
+  xargs -d '\n' -r df -k --output=avail,itotal,iavail,size,target <"$0.near" 2>/dev/null | awk '
     NR > 1 && $4 > 0 { print "room\t" $5 "\t" ($1 < 1024 ? "full" : "yes") }
     NR > 1 && $4 > 0 && $2 > 0 { print "inodes\t" $5 "\t" ($3 < 100 ? "none left" : "yes") }'
-  looked room inodes
   if [ -d /run/systemd/system ]; then
     { systemctl list-unit-files --state=enabled --no-legend; systemctl list-units --failed --no-legend --plain; } 2>/dev/null |
       awk '$1 !~ /^envmgr-|\\x|@dev-|\.(device|scope|slice|swap)$/ { print "service\t" $1 "\t" ($4 == "failed" ? "failed" : "enabled") }'
   fi
-  looked service
+  looked room inodes service
   inventory_accounts && looked account
   inventory_trees
   looked tree

@@ -75,14 +75,18 @@ class OfNode:
         if place and self._first(lambda each: each.path == _file(place)):
             return Root(place)
         lost = self._first(lambda each: any(each.path == _file(at) or _holds(each, _file(at)) for at in usual))
-        if lost is None and place and place not in usual:
+        # A file that does other things than on nodes that are right reads another one.
+        if lost is None and place and not self._is_read_elsewhere(place, *_shell(of.where)):
             return Root(place)
         file = lost or self._first(lambda each: self._names(each, name.lstrip(":")))
-        read = self._view.seen.read(self.node, *_shell(of.where))
+        read = self._view.read(self.node, *_shell(of.where))
         below = file or self._first(lambda each: _leads_below(of, each.path) or each.path in read)
+        below = below or self._first(lambda each: any(_holds(each, path) for path in read))
         if below is None and _shell(of.where)[1] == "user":
             below = self._first(lambda each: each.kind == "account" and each.key.split(" ")[0] == self._view.user)
-        return self.root(below) if below is not None else own
+        if below is not None:
+            return self.root(below)
+        return Root(place) if place and place not in usual else own
 
     def state(self, root: Root) -> str:
         """Return what a root is here: of nodes on which it is something else each has its own cause."""
@@ -110,7 +114,9 @@ class OfNode:
             if (at := nearest(harm, of, self._view)) is not None
         ]
         best = min(ranked, default=None)
-        if traced and (best is None or best[0] >= _TRACED) and (place := self.traced(harm)):
+        place = self.traced(harm) if traced and (best is None or best[0] >= _TRACED) else ""
+        shell = self._view.shell(harm)
+        if place and (harm.alike or not shell or not self._is_read_elsewhere(place, *shell[1:])):
             return Root(place)
         return None if best is None else self.root(best[4])
 
@@ -123,6 +129,12 @@ class OfNode:
         own = harm.line if harm.line.startswith(("/etc/", "/root/", f"{self._view.home}/")) else ""  # no vendor's
         places = ((name, self._view.sets(here, name)) for name in wanted)
         return own or next((place for name, place in places if place and not self._is_usual(place, harm, name)), "")
+
+    def _is_read_elsewhere(self, place: str, context: str, account: str) -> bool:
+        """Return whether that shell of a node that is right reads the file of a line, too, and it is the same one here."""
+        file, right = _file(place), [node for node in self._view.normal if node != self.node]
+        there = any(file in self._view.seen.read(node, context, account) for node in right)
+        return there and self._first(lambda each: each.path == file) is None
 
     def _is_usual(self, place: str, harm: Harm, name: str) -> bool:
         """Return whether that line sets NAME on nodes that are right, too: what all have alike explains nothing that one has."""
@@ -147,9 +159,16 @@ def _file(place: str) -> str:
 
 def _has(each: Difference, of: Difference) -> bool:
     """Return whether a difference is there because of another one: of what holds it, or has its rows."""
-    kept_in = KINDS[of.kind].kept_in
+    kept_in = KINDS["account" if _is_of_another(of) else of.kind].kept_in
     rows = each.kind in ("file", "link") and kept_in and re.match(kept_in, each.path)
-    return _holds(each, of.path) or is_its_file(each, f"{of.key} {of.value}") or bool(rows)
+    stopped = each.kind == "daemon" and of.value is None and re.match(rf"{each.key}\W", of.key)  # it has no limits
+    return _holds(each, of.path) or is_its_file(each, f"{of.key} {of.value} {of.right}") or bool(rows or stopped)
+
+
+def _is_of_another(of: Difference) -> bool:
+    """Return whether all that differs of a file or folder is whose it is: a number, where an account has no name."""
+    value, right = (re.sub(r" \S+:\S+", "", text or "") for text in (of.value, of.right))
+    return bool(of.path) and value == right != ""
 
 
 def _holds(of: Difference, path: str) -> bool:
@@ -160,9 +179,12 @@ def _holds(of: Difference, path: str) -> bool:
 
 
 def _leads_below(of: Difference, path: str) -> bool:
+    """Return whether a value names the path, or what is below it; or only one of both a folder that has it."""
     told = f"{of.value} {of.right} {of.key}"
+    value, right = ({*re.findall(r"/[^\s:]+", f"{text}")} for text in (of.value, of.right))
     named = (each == path or each.startswith(f"{path}/") for each in re.findall(r"/[^\s:]+", told))
-    return len(path) > 1 and (any(named) or is_library_in(path, told))
+    has = any(path.startswith(f"{each}/") for each in value ^ right if each.count("/") > 1)
+    return len(path) > 1 and (any(named) or has or is_library_in(path, told))
 
 
 def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -> list[Cause]:
@@ -185,7 +207,10 @@ def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -
             broken.add((harm.node, harm.context.name))
     rooted = [(node, of, _root(of, node, of_node, view)) for node, each in of_node.items() for of in each.all]
     alone = Counter((node, of.where) for node, of, root in rooted if of.where and root == _own(of))
+    explained = {of for _, of, root in rooted if root != _own(of)}
     for node, of, by_itself in rooted:
+        if not of.known and of in explained and by_itself == _own(of):
+            continue  # what explains it is on the other nodes
         root = Root(of.where) if alone[node, of.where] >= _MANY and by_itself == _own(of) else by_itself
         at = (root.file, False, of_node[node].state(root))
         found = causes.get(at)
@@ -202,7 +227,8 @@ def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -
 
 def _root(of: Difference, node: str, of_node: Mapping[str, OfNode], view: View) -> Root:
     """Return what a difference of a node comes from. Of nodes that have the same one few were looked at again, and stand for all."""
-    looked = node if node in view.seen.facts else next((n for n in of.nodes if n in view.seen.facts), node)
+    same = of.nodes if node in of.nodes else of.others
+    looked = node if node in view.seen.facts else next((n for n in same if n in view.seen.facts), node)
     return of_node[looked].root(of)
 
 
@@ -261,5 +287,5 @@ def _sent(harm: Harm, of_node: Mapping[str, OfNode], sender: str) -> Harm:
     in_job = harm.context.way == "slurm" if harm.context else harm.finding.where.startswith("Slurm ")
     if not harm.alike or not in_job:
         return harm
-    there = replace(harm, node=sender, alike=False)
+    there = replace(harm, node=sender, alike=False, context=CONTEXTS[0])  # from a login shell
     return there if of_node[sender].explain(there, traced=False) is not None else harm

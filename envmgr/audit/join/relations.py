@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,10 @@ class View:
             return None
         return harm.node, traced_shell(harm.context), harm.account
 
+    def read(self, node: str, context: str, account: str) -> frozenset[str]:
+        """Return the files that the start of that shell reads there, or on nodes that are right: one that is broken is read to no end."""
+        return frozenset[str]().union(*(self.seen.read(of, context, account) for of in (node, *self.normal)))
+
     def sets(self, harm: Harm, name: str) -> str:
         """Return FILE:LINE of what sets NAME in the shell of a harm."""
         shell = self.shell(harm)
@@ -54,7 +58,7 @@ _SERVICES = (
     (
         re.compile(r"ssh|nodes: ssh"),
         re.compile(
-            r"file /etc/(ssh/|hosts|passwd|nsswitch|security/|pam\.d/|nologin)|(daemon|limit) sshd|name |account "
+            r"file (/root/\.|/etc/(ssh/|hosts|passwd|nsswitch|security/|pam\.d/|nologin|profile|bash|environment))|(daemon|limit) sshd|account "
         ),
     ),
     (re.compile(r"contexts:.*pseudo-terminal"), re.compile(r"\w+ /dev/(pts|ptmx)$")),
@@ -108,7 +112,7 @@ def _variable(harm: Harm, of: Difference, _: View) -> bool:
 
 def _read_by_it(harm: Harm, of: Difference, view: View) -> bool:
     shell = view.shell(harm)
-    return bool(of.path) and of.kind in ("file", "link") and shell is not None and of.path in view.seen.read(*shell)
+    return bool(of.path) and of.kind in ("file", "link") and shell is not None and of.path in view.read(*shell)
 
 
 def _library(harm: Harm, of: Difference, _: View) -> bool:
@@ -172,13 +176,32 @@ def nearest(harm: Harm, of: Difference, view: View) -> int | None:
 
 
 def turned(found: Sequence[Difference], harms: Sequence[Harm], view: View) -> list[Difference]:
-    """Return the differences; those of the most nodes are turned round, if one of these harms all of them, and no odd node."""
-    harmed = {harm.node for harm in harms if not harm.alike}
-    able = [of for of in found if of.known and of.others and harmed.issuperset(of.others)]
-    other = {of: replace(of, value=of.right, right=of.value, nodes=of.others, others=of.nodes) for of in able}
-    hit = {
-        of: {harm.node for harm in harms if not harm.alike and nearest(harm, other[of], view) is not None}
-        for of in able
+    """Return the differences, turned round if one of these harms all nodes that are right, and no odd node; and of halves that one
+    which is harmed is wrong.
+    """
+    able = {
+        of: replace(of, value=of.right, right=of.value, nodes=of.others, others=of.nodes) for of in found if of.others
     }
-    wrong = {of.others for of in able if hit[of].issuperset(of.others) and hit[of].isdisjoint(of.nodes)}
-    return [other[of] if of in other and of.others in wrong else of for of in found]
+    wrong = {of.others for of in able if of.known and _harms_only(able[of], harms, view)}
+    return [_decided(of, able, wrong, harms, view) for of in found]
+
+
+def _decided(
+    of: Difference,
+    able: Mapping[Difference, Difference],
+    wrong: Container[tuple[str, ...]],
+    harms: Sequence[Harm],
+    view: View,
+) -> Difference:
+    if of.known or of not in able:
+        return able[of] if of in able and of.others in wrong else of
+    return next((replace(side, known=True) for side in (of, able[of]) if _harms_only(side, harms, view)), of)
+
+
+def _harms_only(of: Difference, harms: Sequence[Harm], view: View) -> bool:
+    """Return whether it harms all of its nodes, and no other ones."""
+    nodes = {*of.nodes}
+    near = [harm for harm in harms if not harm.alike and harm.node in nodes.union(of.others)]
+    if not nodes <= {harm.node for harm in near}:
+        return False
+    return {harm.node for harm in near if nearest(harm, of, view) is not None} == nodes

@@ -121,15 +121,19 @@ def _folded(causes: Iterable[Cause]) -> Iterator[Cause]:
         what = cause.differences[0]
         return what.kind, what.path.rpartition("/")[0], fold(cause.nodes)
 
-    alone = [cause for cause in causes if not cause.harms and cause.differences and cause.differences[0].path]
-    yield from (cause for cause in causes if cause not in alone)
-    for (_, place, _), of in groupby(sorted(alone, key=folder), key=folder):
-        many = [*of]
-        ends = {(of.differences[0].value is None, of.differences[0].right is None) for of in many}
-        if not place or (len(many) < _MANY and ends != {(True, False), (False, True)}):
-            yield from many
-            continue
+    paths = [cause for cause in causes if cause.differences and cause.differences[0].path.count("/") > 1]
+    yield from (cause for cause in causes if cause not in paths)
+    for _, of in groupby(sorted(paths, key=folder), key=folder):
+        many = sorted(of, key=lambda cause: not cause.harms)
+        ends = {(each.differences[0].value is None, each.differences[0].right is None) for each in many}
+        if len(many) != 2 or ends != {(True, False), (False, True)}:
+            yield from (cause for cause in many if cause.harms)
+            many = [cause for cause in many if not cause.harms]
+            if len(many) < _MANY:
+                yield from many
+                continue
         first, *rest = many
         for each in rest:
             first.differences += each.differences
+            first.harms += each.harms
         yield first

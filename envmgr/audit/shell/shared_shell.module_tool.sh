@@ -1,7 +1,4 @@
-# shellcheck shell=sh
 # The program behind `module`: Lmod's, or that of Environment Modules. It answers on stderr, and what is for eval on stdout.
-
-# shellcheck disable=SC2034 # for the checks
 module_cmd=${LMOD_CMD:-${MODULES_CMD-}}
 # shellcheck disable=SC2069 # its stdout is for eval
 module_ask() {

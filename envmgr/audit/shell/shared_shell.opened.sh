@@ -1,40 +1,23 @@
-# shellcheck shell=sh
-# opened_folders: "$room/opened", lines `FOLDER|NAME NAME…` for each folder that modules put into MODULEPATH when they are loaded in this
-# order (a hierarchy: a compiler opens the folder of its MPIs). Three levels, and 24 modules in the given seconds: those whose file names MODULEPATH.
-# Behind module_tool.sh and effect.sh.
-# choose MOST: of the lines of stdin, those that `draw` gives, the same on every node that has them.
+# opened_folders: "$room/opened", lines `FOLDER|NAME NAME…` for each folder that modules put into MODULEPATH when they are loaded in this order (a compiler
+# opens the folder of its MPIs). Three levels, and 24 modules in the given seconds: those whose file names MODULEPATH. Behind module_tool.sh and effect.sh.
 : "${prefix?}" "${room?}" "${opened_draw?}" "${opened_seconds?}"
-
-choose() {
-  LC_ALL=C awk -v draw="$opened_draw" '
-    BEGIN { for (n = 1; n < 256; n++) ord[sprintf("%c", n)] = n }
-    {
-      sum = draw % 65521
-      for (n = 1; n <= length($0); n++) sum = (sum * 31 + ord[substr($0, n, 1)]) % 2147483647
-      printf "%010d %s\n", (sum * 48271) % 2147483647, $0
-    }
-  ' | LC_ALL=C sort | head -n "$1" | cut -d' ' -f2- | LC_ALL=C sort
+choose() { # MOST: of the lines of stdin, the same on every node that has them
+  printf '%s%099d' "$opened_draw" 0 >"$room/opened.draw"
+  LC_ALL=C sort -R --random-source="$room/opened.draw" | head -n "$1" | LC_ALL=C sort
 }
-
-# opened_names FOLDER [REGEX]: the names of all modules in it, as they are loaded; or of those whose file has a line with that.
-opened_names() {
+# The names of all modules in a folder, as they are loaded; or of those whose file has a line with that.
+opened_names() { # FOLDER [REGEX]
   with_limit 5 "$room/opened.files" opened_files "$@"
-  sed 's/\.lua$//' "$room/opened.files" | grep -x -E '[A-Za-z0-9_+.@:,~%-][A-Za-z0-9_+./@:,~%-]*' | LC_ALL=C sort -u
+  sed 's/^\.\///; s/\.lua$//' "$room/opened.files" | grep -x -E '[A-Za-z0-9_+.@:,~%-][A-Za-z0-9_+./@:,~%-]*' | LC_ALL=C sort -u
 }
 opened_files() {
-  cd "$1" || return
-  if [ $# = 1 ]; then
-    find -L . -type f ! -name '.*' ! -path '*/.*/*' -printf '%P\n' 2>/dev/null
-  else
-    find -L . -type f ! -name '.*' ! -path '*/.*/*' -printf '%P\0' 2>/dev/null | xargs -0 -r grep -l -s -E -e "$2"
-  fi
+  cd "$1" && find -L . -type f ! -name '.*' ! -path '*/.*/*' ${2:+-exec grep -l -s -E -e "$2" '{}' +} 2>/dev/null
 }
 
 opened_folders() {
   if [ -e "$room/opened" ]; then return; fi
   : >"$room/opened"
-  opened_end=$(($(date +%s) + opened_seconds))
-  opened_left=24
+  opened_end=$(($(date +%s) + opened_seconds)) opened_left=24
   printf '%s\n' "${MODULEPATH-}" | tr : '\n' | sed 's|//*$||' | grep '^/' | grep -v -F -e "$prefix/" >"$room/opened.path"
   opened_path=$(paste -sd : "$room/opened.path")
   sed 's/$/|/' "$room/opened.path" >"$room/opened.look"
@@ -47,7 +30,6 @@ opened_folders() {
     while read -r opened_chain; do
       [ "$(date +%s)" -lt "$opened_end" ] || break
       opened_left=$((opened_left - 1))
-      # shellcheck disable=SC2034 # of effect.sh
       scratch=$room/opened.scratch effect_cached=${LMOD_CACHED_LOADS-} effect_mark=$room
       with_limit 10 "$room/opened.after" effect "${module_cmd?}" "$opened_path" "${LMOD_RC-}" "$opened_chain" || continue # it cannot be loaded
       tr '\0' '\n' <"$room/opened.scratch" | sed -n 's/^MODULEPATH=//p' | tr : '\n' | sed 's|//*$||' | grep '^/' | grep -v -x -F -f "$room/opened.path" >"$room/opened.new"

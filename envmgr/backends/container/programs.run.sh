@@ -100,7 +100,6 @@ for folder in $inside; do
 done
 [ -d "$room" ] || room= # a folder that the program would not find
 unset TMPDIR            # else charliecloud mounts it as /tmp
-# shellcheck disable=SC2016 # a word of the text
 [ -n "$check" ] || [ "$at" = "$PWD" ] ||
     printf 'envmgr: %s: %s is not seen inside: name a folder above it with `bind` in the recipe; the working folder is /\n' "$entry" "$PWD" >&2
 

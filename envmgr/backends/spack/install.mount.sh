@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # A command in a private mount namespace, where the folder $1 lies over $2. It has none of the rights that the mount needed.
 set -e
 mount --bind "$1" "$2"

@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # On the node of a job that Slurm could not start: why its output cannot be written there. Says nothing if it can.
 : "${prefix?}" "${folder?}"
 

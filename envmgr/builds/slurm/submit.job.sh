@@ -1,4 +1,3 @@
-# shellcheck shell=sh
 # A job that builds one item. -I: nothing of the user's own Python settings. The program is looked for first: else sh says only
 # `not found`.
 : "${python?}" "${request?}"

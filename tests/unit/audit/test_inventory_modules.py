@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,8 @@ def top(place: Path) -> Path:
 
 
 def read(answer: str) -> NodeInventory:
-    return read_inventory(read_answer(answer)[0], scope="login")
+    found = read_inventory(read_answer(answer)[0], scope="login")
+    return replace(found, values={at: value for at, value in found.values.items() if not at[1].endswith("/")})
 
 
 def look(place: Path, top: Path, *argv: str) -> str:

@@ -34,15 +34,17 @@ def judged(
     later: tuple[Loose, ...] = (),
     files: tuple[str, ...] | None = None,
     login: Mapping[str, str] | None = None,
+    silent: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Each cause, `severity nodes: where: found | hint`, and behind each `>` what follows from it.
 
     `odd` are facts that c2 has instead of the `usual` ones of all nodes; `files` those of which the text is asked for, `login` what
-    a login node has.
+    a login node has. Nodes of `silent` lack a fact.
     """
     looked = dict.fromkeys(("inventory.looked.node", "inventory.looked.login"), "yes")
     base = {**looked, f"{LOGIN}inventory.looked.context": "yes", **(usual or {})}
     answers = {node: {**base, **odd} if node == "c2" else base for node in nodes}
+    answers |= {node: {key: base[key] for key in base if key != fact} for node, fact in (silent or {}).items()}
     answers |= {} if login is None else {"x1": base | login}
     asked = ((CONTEXTS[0], "user", "ssh"),)
     contexts = Check(judge=lambda _: harms, table=CheckTable(part="contexts"))
@@ -231,6 +233,100 @@ def test_module_that_needs_a_modulefile_of_another_name_follows_from_that_file()
     assert [text.partition(" | ")[0] for text in told] == [
         "warning c2: /opt/m/gcc/12.2.lua: the modulefile /opt/m/gcc/12.2.lua is not there (and 2 differences that come with it)"
     ]
+
+
+def test_module_that_another_one_spoils_follows_from_the_file_of_that() -> None:
+    usual = {"site_modules.loads.hdf5/1": "yes", "site_modules.sets.hdf5/1": "LOADEDMODULES=gcc/12.2:hdf5/1"}
+    told = judged(
+        {"inventory.modfile": r"/opt/m/gcc/12.2.lua\ty", "site_modules.failed.hdf5/1": "sh: 2: env: not found"},
+        usual={"inventory.modfile": r"/opt/m/gcc/12.2.lua\tx", **usual},
+    )
+    assert [text.partition(" | ")[0] for text in told] == [
+        "warning c2: /opt/m/gcc/12.2.lua: the modulefile /opt/m/gcc/12.2.lua is not as on others (and 1 difference that come with it)"
+    ]
+
+
+def test_limits_of_a_daemon_that_does_not_run_are_gone_with_it() -> None:
+    told = judged(
+        {"inventory.daemon": r"slurmd\tdoes not run", "inventory.limit": ""},
+        usual={"inventory.daemon": r"slurmd\truns", "inventory.limit": r"slurmd stack size\t8 8"},
+    )
+    assert [text.partition(" | ")[0] for text in told] == [
+        "warning c2: daemon slurmd: slurmd does not run here, and runs on others (and 1 difference that come with it)"
+    ]
+
+
+def test_file_that_right_nodes_read_explains_a_shell_that_cannot_read_it_to_its_end() -> None:
+    told = judged(
+        {f"{LOGIN}inventory.env": "", "inventory.file": rf"/etc/x\t{OTHER}"},
+        usual={f"{LOGIN}inventory.env": r"FOO\ta", "inventory.file": rf"/etc/x\t{FILE}"},
+        seen={"c1": {"second_look.bash-login.user": r"read\t/etc/x"}, "c2": {"second_look.text./etc/x": "if"}},
+    )
+    assert [text.partition(" | ")[0] for text in told] == [
+        "note c2: /etc/x: /etc/x is not as on others (and 1 difference that come with it)"
+    ]
+
+
+def test_halves_that_a_file_of_one_explains_are_not_told_of_the_other() -> None:
+    told = judged(
+        {f"{LOGIN}inventory.env": r"FOO\tb", "inventory.file": rf"/etc/x\t{OTHER}"},
+        usual={f"{LOGIN}inventory.env": r"FOO\ta", "inventory.file": rf"/etc/x\t{FILE}"},
+        seen={"c2": {"second_look.bash-login.user": r"set\tFOO\t/etc/x:1"}},
+        silent={"c3": f"{LOGIN}inventory.looked.context"},
+    )
+    assert [text.partition(" | ")[0] for text in told if " c3: " not in text] == [
+        "note c2: /etc/x: /etc/x is not as on others (and 1 difference that come with it)"
+    ]
+
+
+def test_modulefiles_of_a_folder_that_a_shell_does_not_have_are_not_missing() -> None:
+    usual = {
+        "inventory.modfile": "/opt/m/\\tlooked at\n/opt/m/gcc/12.lua\\tx",
+        "inventory.modpath": r"/a\tnot there: /opt/m/gcc/12.lua names it",
+    }
+    assert judged({"inventory.modfile": "", "inventory.modpath": ""}, usual=usual) == []
+    assert len(judged({"inventory.modfile": r"/opt/m/\tlooked at"}, usual=usual)) == 1
+
+
+def test_folder_of_a_file_that_a_shell_reads_explains_what_the_shell_lacks() -> None:
+    told = judged(
+        {f"{LOGIN}inventory.moddir": "", "inventory.dir": r"/etc/lmod\t700 root:root"},
+        usual={f"{LOGIN}inventory.moddir": r"/opt/m\twritable", "inventory.dir": r"/etc/lmod\t755 root:root"},
+        seen={"c1": {"second_look.bash-login.user": r"read\t/etc/lmod/.modulespath"}, "c2": {}},
+    )
+    assert [text.partition(" | ")[0] for text in told] == [
+        "warning c2: /etc/lmod: /etc/lmod is 700 root:root; 755 root:root on others (and 1 difference that come with it)"
+    ]
+
+
+def test_half_that_is_harmed_is_wrong() -> None:
+    told = judged(
+        {"inventory.mount": r"/dev/shm\ttmpfs shm ro"},
+        harm("cannot write to /dev/shm/x"),
+        usual={"inventory.mount": r"/dev/shm\ttmpfs shm rw"},
+        nodes=NODES[:2],
+    )
+    assert told[0].startswith("error c2: /dev/shm: /dev/shm is tmpfs shm ro; tmpfs shm rw on others")
+    assert len(told) == 1
+
+
+def test_owner_without_a_name_comes_from_the_accounts() -> None:
+    told = judged(
+        {"inventory.dir": r"/opt/a\t755 2001:users", "inventory.file": rf"/etc/passwd\t{OTHER}"},
+        usual={"inventory.dir": r"/opt/a\t755 alice:users", "inventory.file": rf"/etc/passwd\t{FILE}"},
+    )
+    assert [text.partition(" | ")[0] for text in told] == [
+        "warning c2: /etc/passwd: /etc/passwd is not as on others: logins go another way (and 1 difference that come with it)"
+    ]
+
+
+def test_what_has_another_name_is_one_cause_with_its_harm() -> None:
+    told = judged(
+        {"inventory.modfile": r"/opt/m/gcc/12.9.lua\tx"},
+        harm("needs gcc/12.2, which is not there"),
+        usual={"inventory.modfile": r"/opt/m/gcc/12.2.lua\tx"},
+    )
+    assert len(told) == 1 and told[0].startswith("error c2: /opt/m/gcc/12.2.lua: ")
 
 
 def test_login_node_that_has_no_room_is_told_so_though_it_has_no_like_node() -> None:

@@ -22,7 +22,7 @@ FOLDER = Path(checks.__path__[0])
 CHECKS = all_checks()
 TABLES = [pytest.param(check.table, id=name) for name, check in CHECKS.items()]
 GIVEN = {"user", "prefix", "nodes"}  # by the engine, to every row
-SAID = [path.read_text() for path in FOLDER.parent.rglob("*.sh")]
+SAID = [path.read_text() for part in ("audit", "probe") for path in (FOLDER.parents[1] / part).rglob("*.sh")]
 
 
 def facts_of(table: CheckTable) -> dict[str, Fact]:
@@ -109,7 +109,7 @@ def test_every_fact_is_reported_by_a_shell_text(given: CheckTable) -> None:
             f"{key.rpartition('.')[0]}.$",
             f"$1{fixed.removeprefix(given.part)}",
         )  # its last word, or the check's name
-        assert any(f"{mark}{word}" in text for text in SAID for word in (fixed, *filled_in) for mark in ' "@|'), key
+        assert any(f"{mark}{word}" in text for text in SAID for word in (fixed, *filled_in) for mark in ' "@|}~'), key
 
 
 def literals(path: Path) -> Iterator[str]:

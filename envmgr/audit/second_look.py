@@ -92,5 +92,5 @@ def second_look_part(wanted: Wanted, users: Mapping[ShellAccount, str], generati
         for what in ("files", "paths", "trees")
         if (paths := getattr(wanted, what))
     ]
-    texts = (script_text(__file__, part) for part in ("shell.sh", "csh.sh", "sh"))
-    return ProbePart("second_look", {"prefix": "".join([given, *texts, *calls])})
+    text = script_text(__file__, "shell.sh") + script_text(__file__, "csh.sh") + script_text(__file__, "sh")
+    return ProbePart("second_look", {"prefix": "".join([given, text, *calls])})

@@ -121,7 +121,7 @@ def test_new_files_pass_the_projects_own_checks(copy: Path) -> None:
     for argv in (
         ["ruff", "check", "--config", ROOT / "pyproject.toml", *added],
         ["ruff", "format", "--check", "--config", ROOT / "pyproject.toml", *added],
-        ["shellcheck", copy / "envmgr/audit/checks/kernel.node.sh"],
+        ["shellcheck", "--shell=sh", copy / "envmgr/audit/checks/kernel.node.sh"],
     ):
         done = subprocess.run([programs / argv[0], *argv[1:]], capture_output=True, text=True, check=False, cwd=copy)
         assert done.returncode == 0, done.stdout + done.stderr

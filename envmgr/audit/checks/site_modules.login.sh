@@ -8,7 +8,6 @@ site_modules_has() { # AFTER FOLDERS
     named_paths | sed 's/^- \(.*\) closed$/! \1/'
   head -n 4 "$2" | xargs -d '\n' -r -I '{}' find -L '{}' -maxdepth 1 -type f -executable 2>/dev/null | LC_ALL=C sort | head -n 2000
 }
-
 # What the module brings that is loaded in "$room/after", and whether it works. It touches the software, whose server may hang.
 site_modules_look() {
   sed -n 's/^PATH=//p' "$room/after" | tr : '\n' | grep '^/' | grep -v -x -E '(/usr(/local)?)?/s?bin' >"$room/folders"

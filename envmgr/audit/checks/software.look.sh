@@ -1,7 +1,6 @@
-# $1: seconds it may take; then ENTRY ROOT FILE KIND of each install, KIND `program`, `file` or `folder` (FILE is empty). Run as the ordinary
-# user. It looks at the clock itself: the probe cannot end all of its processes without ending itself.
-# Why a path cannot be had, in the system's words.
-why() { said=$(ls -dL "$1" 2>&1 >/dev/null) || printf '%s\n' "${said##*: }"; }
+# $1: seconds it may take; then ENTRY ROOT FILE KIND of each install, KIND `program`, `file` or `folder` (FILE is empty). Run as the ordinary user. It looks at
+# the clock itself: the probe cannot end all of its processes without ending itself.
+why() { said=$(ls -dL "$1" 2>&1 >/dev/null) || printf '%s\n' "${said##*: }"; } # why a path cannot be had, in the system's words
 # stopped ENTRY PATH: `MODE OWNER PLACE` of the first place on the way that keeps this user out.
 stopped() {
   way='' left=${2#/}/

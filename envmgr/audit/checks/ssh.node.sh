@@ -18,8 +18,7 @@ if [ "$(id -u)" = 0 ] && [ -n "$user" ] && [ "$user" != root ] && [ -n "$(comman
     124:*) ssh_said="no answer in 6 s" ;;
     *)
       ssh_said=in
-      put ssh.runs "$(grep -x -e ran -e module "$0.ssh" | paste -sd' ' -)"
-      ;;
+      put ssh.runs "$(grep -x -e ran -e module "$0.ssh" | paste -sd' ' -)" ;;
   esac
   [ -z "$ssh_said" ] || put ssh.user "$ssh_said"
 fi

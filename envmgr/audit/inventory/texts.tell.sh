@@ -15,7 +15,6 @@ inventory_limit='
     return key "\t" word[1] " " word[2]
   }
 '
-
 inventory_tell() {
   PATH=$inventory_path
   export LC_ALL=C host_name

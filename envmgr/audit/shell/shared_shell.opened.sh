@@ -13,7 +13,6 @@ opened_names() { # FOLDER [REGEX]
 opened_files() {
   cd "$1" && find -L . -type f ! -name '.*' ! -path '*/.*/*' ${2:+-exec grep -l -s -E -e "$2" '{}' +} 2>/dev/null
 }
-
 opened_folders() {
   if [ -e "$room/opened" ]; then return; fi
   : >"$room/opened"

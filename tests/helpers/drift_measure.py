@@ -21,13 +21,15 @@ _APART = ("consequences", "nodes")
 class Expected:
     """A drift for a report to name on `nodes`: each of `names` does, all words of it or one of those with `|` between. Users notice it on `harmed`.
 
-    `also` are those of its nodes of which an audit need not say it: the host from which it asks, of what all have.
+    `also` are those of its nodes of which an audit need not say it: the host from which it asks, of what all have. These may stand for all
+    where it lies on them alone (`there`): its jobs take it along.
     """
 
     names: tuple[str, ...]
     nodes: frozenset[str]
     harmed: frozenset[str] = frozenset()
     also: frozenset[str] = frozenset()
+    there: bool = False
 
     def is_named(self, finding: Mapping[str, Any]) -> bool:
         text = " ".join(_texts(finding))
@@ -36,6 +38,7 @@ class Expected:
     def is_right(self, cause: Mapping[str, Any]) -> bool:
         """Named on exactly its nodes, and no mere note if it harms."""
         exact = self.nodes - self.also <= _nodes(cause) <= self.nodes
+        exact = exact or (self.there and _nodes(cause) == self.also)
         return exact and self.is_named(cause) and not (self.harmed and cause["severity"] == "note")
 
 

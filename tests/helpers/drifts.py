@@ -42,7 +42,7 @@ class Drift:
         """What a report is judged by. The host that audits may be named, too, or alone: homes are shared."""
         seen = frozenset(expand(self.seen_on or self.nodes.replace(" ", ",")))
         also = frozenset({"login"}) if seen != {"login"} else frozenset()
-        return Expected(self.names, seen | also, frozenset() if self.note else seen, also)
+        return Expected(self.names, seen | also, frozenset() if self.note else seen, also, self.nodes == "login")
 
     @contextmanager
     def put(self, cluster: Cluster) -> Iterator[None]:

@@ -44,7 +44,7 @@ def _said(row: AlikeRow, key: str, value: str, nodes: list[str], shell: AskedShe
     user = shell.user if shell else evidence.plan.user
     value = "a secret that is not said" if re.fullmatch("~[0-9a-f]{12}", value) else value
     first = re.sub(r" (not writable|a file|\S+)$", "", value)
-    given = {"key": key, "value": value, "user": user, "first": first}
+    given = {"key": key.rstrip("/") or key, "value": value, "user": user, "first": first}
     given |= {"first_key": key.partition(" ")[0], "last_key": key.partition(" ")[2]}
     hint = row.hint.filled(given)
     place = shell.where if shell else key

@@ -53,7 +53,7 @@ class Difference:
     @property
     def path(self) -> str:
         """Return the path that it is about; empty for what has none."""
-        return self.key if self.key.startswith("/") else ""
+        return (self.key.rstrip("/") or "/") if self.key.startswith("/") else ""
 
 
 def differences(places: Iterable[Place], evidence: Evidence) -> tuple[Difference, ...]:

@@ -182,6 +182,8 @@ inventory_daemons() {
     if inventory_pid=$(pgrep -o -x "$inventory_name"); then
       inventory_runs=runs
       set -- "$@" "name=$inventory_name" "/proc/$inventory_pid/limits" "/proc/$inventory_pid/status"
+    elif [ $? != 1 ]; then
+      return 1 # pgrep does not run
     fi
     printf 'daemon\t%s\t%s\n' "$inventory_name" "$inventory_runs"
   done
@@ -206,8 +208,8 @@ inventory_look() {
     /^flags|^Features/ && !flags { flags = split($2, all, " ") }
     END { print "sys\tcpu\t" count " x" model ", " flags " flags" }' /proc/cpuinfo /etc/os-release 2>/dev/null
   awk -F ':[ \t]*' '/^Model/ { count[$2]++ } END { for (model in count) print "sys\tGPUs\t" count[model] " x " model }' /proc/driver/nvidia/gpus/*/information 2>/dev/null
-  inventory_daemons
-  looked mount sysctl sys daemon limit
+  inventory_daemons && looked daemon limit
+  looked mount sysctl sys
   ldconfig -p | awk '
     / => / {
       kind = $2 ~ /x86-64|AArch64|64bit|PPC64/ ? "" : " " $2

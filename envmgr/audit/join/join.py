@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from envmgr.audit.inventory.kinds import KINDS
-from envmgr.audit.join.relations import RELATIONS, View, is_its_file, is_library_in, nearest, turned
+from envmgr.audit.join.relations import RELATIONS, View, holds, is_its_file, is_library_in, nearest, turned
 from envmgr.audit.second_look import traced_shell
 from envmgr.probe.model import CONTEXTS
 
@@ -74,14 +74,14 @@ class OfNode:
         place, usual = self._places(of.where, name)
         if place and self._first(lambda each: each.path == _file(place)):
             return Root(place)
-        lost = self._first(lambda each: any(each.path == _file(at) or _holds(each, _file(at)) for at in usual))
+        lost = self._first(lambda each: any(each.path == _file(at) or holds(each, _file(at)) for at in usual))
         # A file that does other things than on nodes that are right reads another one.
         if lost is None and place and not self._is_read_elsewhere(place, *_shell(of.where)):
             return Root(place)
         file = lost or self._first(lambda each: self._names(each, name.lstrip(":")))
         read = self._view.read(self.node, *_shell(of.where))
-        below = file or self._first(lambda each: _leads_below(of, each.path) or each.path in read)
-        below = below or self._first(lambda each: any(_holds(each, path) for path in read))
+        below = file or self._first(lambda each: _leads_below(of, each.path, self._view) or each.path in read)
+        below = below or self._first(lambda each: any(holds(each, path) for path in read))
         if below is None and _shell(of.where)[1] == "user":
             below = self._first(lambda each: each.kind == "account" and each.key.split(" ")[0] == self._view.user)
         if below is not None:
@@ -162,29 +162,21 @@ def _has(each: Difference, of: Difference) -> bool:
     kept_in = KINDS["account" if _is_of_another(of) else of.kind].kept_in
     rows = each.kind in ("file", "link") and kept_in and re.match(kept_in, each.path)
     stopped = each.kind == "daemon" and of.value is None and re.match(rf"{each.key}\W", of.key)  # it has no limits
-    return _holds(each, of.path) or is_its_file(each, f"{of.key} {of.value} {of.right}") or bool(rows or stopped)
+    return holds(each, of.path) or is_its_file(each, f"{of.key} {of.value} {of.right}") or bool(rows or stopped)
 
 
 def _is_of_another(of: Difference) -> bool:
-    """Return whether all that differs of a file or folder is whose it is: a number, where an account has no name."""
+    """Return whether all that differs of a file or folder is whose it is, a number where an account has no name, or that a user may not read it."""
     value, right = (re.sub(r" \S+:\S+", "", text or "") for text in (of.value, of.right))
-    return bool(of.path) and value == right != ""
+    return bool(of.path) and (value == right != "" or "closed" in (value, right))
 
 
-def _holds(of: Difference, path: str) -> bool:
-    """Return whether a mount, link or folder that differs holds the path."""
-    return (
-        of.kind in ("mount", "link", "dir", "modfile") and of.path not in ("", "/") and path.startswith(f"{of.path}/")
-    )
-
-
-def _leads_below(of: Difference, path: str) -> bool:
+def _leads_below(of: Difference, path: str, view: View) -> bool:
     """Return whether a value names the path, or what is below it; or only one of both a folder that has it."""
-    told = f"{of.value} {of.right} {of.key}"
-    value, right = ({*re.findall(r"/[^\s:]+", f"{text}")} for text in (of.value, of.right))
-    named = (each == path or each.startswith(f"{path}/") for each in re.findall(r"/[^\s:]+", told))
+    value, right, key = (frozenset(re.findall(r"/[^\s:]+", f"{text}")) for text in (of.value, of.right, of.key))
+    named = (each == path or each.startswith(f"{path}/") for each in view.ways(value | right | key))
     has = any(path.startswith(f"{each}/") for each in value ^ right if each.count("/") > 1)
-    return len(path) > 1 and (any(named) or has or is_library_in(path, told))
+    return len(path) > 1 and (any(named) or has or is_library_in(path, f"{of.value} {of.right} {of.key}"))
 
 
 def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -> list[Cause]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,10 @@ class View:
             return None
         return harm.node, traced_shell(harm.context), harm.account
 
+    def ways(self, paths: Iterable[str]) -> frozenset[str]:
+        """Return the paths, and those to which they lead."""
+        return frozenset(paths).union(*map(self.seen.leads, paths))
+
     def read(self, node: str, context: str, account: str) -> frozenset[str]:
         """Return the files that the start of that shell reads there, or on nodes that are right: one that is broken is read to no end."""
         return frozenset[str]().union(*(self.seen.read(of, context, account) for of in (node, *self.normal)))
@@ -52,7 +56,7 @@ _SERVICES = (
     (
         re.compile(r"sbatch|srun|submitting|nodes: Slurm|slurm: Slurm: (down|idle, not|.*(Prolog|Epilog|Low |gres/))"),
         re.compile(
-            r"slurm |daemon slurmd|limit slurmd|\w+ (/etc/slurm/|/usr/(local/)?s?bin/s(batch|run|lurm)|/.*/slurm[^/]*/[^/]+$|.*(?i:prolog|epilog))"
+            r"slurm |daemon slurmd|limit slurmd|\w+ (/etc/(slurm/|hosts$)|/usr/(local/)?s?bin/s(batch|run|lurm)|/.*/slurm[^/]*/[^/]+$|.*(?i:prolog|epilog))"
         ),
     ),
     (
@@ -83,8 +87,8 @@ def _sets_it(harm: Harm, of: Difference, view: View) -> bool:
     return of.kind in ("file", "link") and of.path in places
 
 
-def _below_mount(harm: Harm, of: Difference, _: View) -> bool:
-    return of.kind == "mount" and any(path.startswith(f"{of.path}/") for path in harm.paths)
+def _below_mount(harm: Harm, of: Difference, view: View) -> bool:
+    return of.kind == "mount" and any(path.startswith(f"{of.path}/") for path in view.ways(harm.paths))
 
 
 def _its_lines_name_it(harm: Harm, of: Difference, view: View) -> bool:
@@ -115,6 +119,17 @@ def _read_by_it(harm: Harm, of: Difference, view: View) -> bool:
     return bool(of.path) and of.kind in ("file", "link") and shell is not None and of.path in view.read(*shell)
 
 
+def _holds_what_it_reads(harm: Harm, of: Difference, view: View) -> bool:
+    shell = view.shell(harm)
+    return shell is not None and any(holds(of, path) for path in view.read(*shell))
+
+
+def holds(of: Difference, path: str) -> bool:
+    """Return whether a mount, link or folder that differs holds the path."""
+    kinds = ("mount", "link", "dir", "modfile")
+    return of.kind in kinds and of.path not in ("", "/") and path.startswith(f"{of.path}/")
+
+
 def _library(harm: Harm, of: Difference, _: View) -> bool:
     if of.kind == "lib":
         return of.key in harm.text or bool({of.value, of.right} & {*harm.paths})
@@ -132,9 +147,10 @@ def is_its_file(of: Difference, text: str) -> bool:
     return of.kind == "modfile" and bool(re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", text))
 
 
-def _below_or_above(harm: Harm, of: Difference, _: View) -> bool:
-    above = (of.path.startswith(f"{path}/") for path in harm.paths if path.count("/") > 1)
-    return len(of.path) > 1 and (any(path.startswith(f"{of.path}/") for path in harm.paths) or any(above))
+def _below_or_above(harm: Harm, of: Difference, view: View) -> bool:
+    paths = view.ways(harm.paths)
+    above = (of.path.startswith(f"{path}/") for path in paths if path.count("/") > 1)
+    return len(of.path) > 1 and (any(path.startswith(f"{of.path}/") for path in paths) or any(above))
 
 
 def _its_name_is_said(harm: Harm, of: Difference, _: View) -> bool:
@@ -165,6 +181,7 @@ RELATIONS: tuple[tuple[str, Relation], ...] = (
     ("the shell reads it", _read_by_it),
     ("the library is named", _library),
     ("it holds what is named", _below_or_above),
+    ("it holds what the shell reads", _holds_what_it_reads),
     ("it is a state of that shell", _state_of_its_shell),
     ("its name is said", _its_name_is_said),
 )

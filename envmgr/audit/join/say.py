@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from envmgr.audit.findings import AuditFinding, Caused, as_caused, joined
 from envmgr.audit.hints import actions_of
+from envmgr.audit.inventory.alike_rows import ROWS
 from envmgr.audit.inventory.kinds import KINDS
 from envmgr.audit.like_nodes import as_on
 from envmgr.audit.table import Steps, short
@@ -75,7 +76,10 @@ def _shell(of: Difference) -> str:
 
 
 def _told(of: Difference) -> tuple[Severity, str, Steps]:
-    return KINDS[of.kind].told(of.key, of.value, of.right, fold(of.nodes))
+    """Return severity, sentence and hint; what is known to harm anywhere is no less where it differs."""
+    severity, says, hint = KINDS[of.kind].told(of.key, of.value, of.right, fold(of.nodes))
+    rows = (row for row in ROWS.get(of.kind, ()) if not row.from_modules and row.fits(of.key, of.value or ""))
+    return min(severity, next((row.severity for row in rows), severity), key=_ORDER.__getitem__), says, hint
 
 
 def _severity(differences: Sequence[Difference], view: View) -> Severity:

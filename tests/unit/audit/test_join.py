@@ -326,7 +326,8 @@ def test_what_has_another_name_is_one_cause_with_its_harm() -> None:
         harm("needs gcc/12.2, which is not there"),
         usual={"inventory.modfile": r"/opt/m/gcc/12.2.lua\tx"},
     )
-    assert len(told) == 1 and told[0].startswith("error c2: /opt/m/gcc/12.2.lua: ")
+    assert len(told) == 1
+    assert told[0].startswith("error c2: /opt/m/gcc/12.2.lua: ")
 
 
 def test_login_node_that_has_no_room_is_told_so_though_it_has_no_like_node() -> None:
@@ -380,7 +381,7 @@ def test_many_differences_of_a_shell_that_nothing_explains_are_one_and_those_of_
     )
     (told,) = judged(odd | {"inventory.account": r"alice ends\t1 is over"}, usual=usual)
     assert told.startswith(
-        "warning c2: account alice ends: the account of alice ends is 1 is over; never on others (and 5 "
+        "error c2: account alice ends: the account of alice ends is 1 is over; never on others (and 5 "
     )
 
 

@@ -56,7 +56,9 @@ look_shell() { # KEY ACCOUNT HOW
   [ "$3" != csh ] || look_start=look_csh
   with_limit "$look_seconds" "$0.trace" "$look_start" "$2" "$3"
   account_of "$2"
-  look_lines "$1" "${account_home?}"
+  look_lines "$1" "${account_home?}" >"$0.lines"
+  # Where links lead, too.
+  sed -n 's/.*|read\t//p' "$0.lines" | xargs -d '\n' -r realpath -m 2>/dev/null | sed "s/^/@second_look.$1|read	/" | sort -u - "$0.lines"
 }
 
 # The lines of files that all may read, behind one empty line for each file that was read. As root it reads them as nobody, for whom the way must be open, too.

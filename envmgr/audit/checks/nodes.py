@@ -28,6 +28,7 @@ from envmgr.probe.shell import NO_USER, NO_USER_HINT, looked_key
 from envmgr.report import Severity
 
 _STAGES = {"node": "looking at the node", "prefix": "reading the prefix", "login": "asking Lmod in a login shell"}
+_TRACED = ":exec :exit :return"  # of a login shell that ends before it submits
 _NAMES = {"ssh": "ssh", "slurm": "Slurm (inherited environment)", "slurm-none": "Slurm (--export=NONE)"}
 
 
@@ -48,7 +49,15 @@ def _missing(evidence: Evidence) -> Rows:
             hint = hint_by(evidence.table.words, f"{way}: {found}", nodes=jobs, node=nodes[0])
             told_elsewhere = "no job was sent: " in found or _by_variables(way, found, evidence)
             severity: Severity = "note" if told_elsewhere or found.startswith(_NO_FAULT) else "error"
-            yield evidence.say("missing", nodes, severity=severity, way=_NAMES.get(way, way), found=found, hint=hint)
+            yield evidence.say(
+                "missing",
+                nodes,
+                severity=severity,
+                way=_NAMES.get(way, way),
+                found=found,
+                hint=hint,
+                traced=_TRACED if "the login shell ended" in found else "",
+            )
 
 
 def _by_variables(way: str, found: str, evidence: Evidence) -> bool:
@@ -76,12 +85,12 @@ def _ended(way: str, look: Look) -> Iterator[Said]:
     """Yield a probe that could not start, and a stage that did not end, if no other check reports how."""
     if value := look.get("probe"):
         yield say("no_probe", way=way, value=value)
-    no_user = {value for key, value in look.facts.items() if key.startswith("ctx.") and key.endswith(".user.end")}
+    ends = {value for key, value in look.facts.items() if key.startswith("ctx.") and key.endswith(".user.end")}
     for stage, what in _STAGES.items():
         end = look.get(f"{stage}.end")
         is_slow, lacks_user = end.startswith("no end"), end.startswith(NO_USER)
         hangs = is_slow and (stage == "prefix" or (stage == "login" and look.has("mount.hung")))  # the check `mount`
-        if end and not hangs and not (stage == "login" and lacks_user and end in no_user):  # the check `contexts`
+        if end and not hangs and not (stage == "login" and end in ends):  # the check `contexts`
             hint = NO_USER_HINT if lacks_user else ""
             row = "slow" if is_slow else "cut_short"
             yield say(row, way=way, what=what, end=end, first=itemgetter(0), hint=hint)

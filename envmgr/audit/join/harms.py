@@ -14,7 +14,7 @@ _LIFE = ("slurm", "nodes", "ssh", "mount", "generation", "contexts", "loading", 
 _STATE = "inventory"  # what is known to harm, wherever it is: a note of it is traced, too
 _OF_LOGIN = _LIFE[_LIFE.index("contexts") + 1 :]  # asked in the user's login shell
 _OF_SENDER = "submitting"  # asked on the host that sends jobs
-_IN_LOGIN = " in a login shell: "  # as the check `nodes` says of a stage
+_IN_LOGIN = re.compile(r" in a login shell: |the login shell ended")  # as the check `nodes` says of a stage, or of jobs
 _PATH = re.compile(r"(?<![\w.])/[\w.+@-]+(?:/[\w.+@-]+)*")
 _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9_]{2,}\b")
 _PLACE = re.compile(r"(/[\w.+/@-]+):(?: line )?(\d+)\b")
@@ -78,10 +78,12 @@ def harms_of(loose: Iterable[Loose], nodes: frozenset[str]) -> Iterator[Harm]:
     for one in loose:
         if one.finding.severity == "note" and one.finding.check != _STATE:
             continue
-        login = one.finding.check in _OF_LOGIN or _IN_LOGIN in one.finding.found
+        login = one.finding.check in _OF_LOGIN or _IN_LOGIN.search(one.finding.found)
         context = _BY_NAME.get(one.context, CONTEXTS[0] if login else None)
         there = sorted(one.nodes) or [""]
-        every = nodes <= one.nodes or one.finding.check == _OF_SENDER  # of which there is one
+        every = nodes <= one.nodes or (
+            one.finding.check == _OF_SENDER and nodes.isdisjoint(one.nodes)
+        )  # of which there is one
         alike = not one.finding.between and every and len(nodes) > 1
         for node in there:
             yield Harm(one.finding, node, context, one.account or "user", alike, one.names)

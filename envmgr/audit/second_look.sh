@@ -44,7 +44,7 @@ look_lines() { # KEY HOME
         name = text; sub(/ .*/, "", name)
         last[":" name] = at
       }
-      if (text !~ /^[^ ]*=/) for (i = split(text, word, /[ \t"\047`=;()<>]+/); i > 0; i--) if (word[i] ~ /^\/[A-Za-z0-9_.+\/-]+$/ && !in_home(word[i])) seen[word[i]]
+      if (text !~ /^[^ ]*=/) for (i = split(text, word, /[ \t"\047`=;()<>]+/); i > 0; i--) if (word[i] ~ /^\/[A-Za-z0-9_.+\/-]+$/ && !in_home(word[i])) { seen[word[i]]; if (word[i] ~ /^\/s?bin\//) seen["/usr" word[i]] }
     }
     END {
       for (file in seen) print "@second_look." key "|read\t" file

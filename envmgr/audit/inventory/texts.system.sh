@@ -55,7 +55,7 @@ $inventory_above
 
 # inventory_files: of what find prints, links, folders and programs, and files with the first digits of their sha256.
 inventory_files() {
-  set -- /dev/null /dev/ptmx /tmp /var/tmp /dev/shm /var/spool /var/spool/slurmd
+  set -- /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty /dev/ptmx /dev/fd /dev/stdin /dev/stdout /dev/stderr /tmp /var/tmp /dev/shm /var/spool /var/spool/slurmd
   [ ! -r /root ] || for inventory_file in .bashrc .bash_profile .bash_login .bash_logout .profile .cshrc .tcshrc .login .zshenv .zprofile .zshrc .zlogin \
     .modulerc .lmodrc.lua; do set -- "$@" "/root/$inventory_file"; done # those of the user: in the user's shell
   for inventory_folder in '' /opt /usr/local /usr/local/bin /usr/local/sbin /usr/local/lib /usr/local/lib64 /usr/local/include /usr/local/etc \

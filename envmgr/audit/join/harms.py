@@ -25,6 +25,7 @@ _BY_NAME = {context.name: context for context in CONTEXTS}
 class Harm:
     """A finding on one of its nodes, in one shell; `context` is None for what is about no shell. `alike`: all nodes that were
     asked have the same one. `sets` are variables and commands of which a line of a start-up file may be the cause.
+    What is `sent` is of jobs that this host submits: no path that they name is its own.
     """
 
     finding: AuditFinding
@@ -33,6 +34,7 @@ class Harm:
     account: ShellAccount
     alike: bool
     sets: tuple[str, ...] = ()
+    sent: bool = False
 
     @property
     def is_state(self) -> bool:
@@ -51,6 +53,8 @@ class Harm:
     @property
     def paths(self) -> tuple[str, ...]:
         """Return the paths that it names, or where something else is expected, the most exact first."""
+        if self.sent:
+            return ()
         return tuple(sorted({*_PATH.findall(f"{self.text} {self.finding.expected}")}, key=len, reverse=True))
 
     @property

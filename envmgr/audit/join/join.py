@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from envmgr.audit.inventory.kinds import KINDS
-from envmgr.audit.join.relations import RELATIONS, View, holds, is_its_file, is_library_in, nearest, turned
+from envmgr.audit.join.relations import RELATIONS, View, holds, is_its_file, is_library_in, is_name_in, nearest, turned
 from envmgr.audit.second_look import traced_shell
 from envmgr.probe.model import CONTEXTS
 
@@ -82,18 +82,25 @@ class OfNode:
         read = self._view.read(self.node, *_shell(of.where))
         below = file or self._first(lambda each: _leads_below(of, each.path, self._view) or each.path in read)
         below = below or self._first(lambda each: any(holds(each, path) for path in read))
+        below = below or self._first(lambda each: of.key == "said" and is_name_in(each, f"{of.value}"))
         if below is None and _shell(of.where)[1] == "user":
             below = self._first(lambda each: each.kind == "account" and each.key.split(" ")[0] == self._view.user)
         if below is not None:
             return self.root(below)
         return Root(place) if place and place not in usual else own
 
+    def alike(self, of: Difference) -> list[tuple[str, ...]]:
+        """Return what differences that have one root share."""
+        _, usual = self._places(of.where, KINDS[of.kind].sets(of.key)) if of.where else ("", set[str]())
+        files = {_file(place) for place in usual} - {""}
+        return [(self.node, of.kind, of.key, of.value or ""), *((self.node, of.where, file) for file in files)]
+
     def state(self, root: Root) -> str:
         """Return what a root is here: of nodes on which it is something else each has its own cause."""
         return next((f"{of.kind} {of.value} {of.known}" for of in self.all if of.path == root.file), "")
 
-    def _first(self, holds: Callable[[Difference], bool]) -> Difference | None:
-        return next((each for each in self._roots if holds(each)), None)
+    def _first(self, fits: Callable[[Difference], bool]) -> Difference | None:
+        return next((each for each in self._roots if fits(each)), None)
 
     def _places(self, where: str, name: str) -> tuple[str, set[str]]:
         """Return the line that sets NAME in that shell here, and those on nodes that are right; empty for none."""
@@ -200,7 +207,12 @@ def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -
     rooted = [(node, of, _root(of, node, of_node, view)) for node, each in of_node.items() for of in each.all]
     alone = Counter((node, of.where) for node, of, root in rooted if of.where and root == _own(of))
     explained = {of for _, of, root in rooted if root != _own(of)}
-    for node, of, by_itself in rooted:
+    # In other shells the same, and in the same shell what the same file sets on nodes that are right.
+    elsewhere = {at: root for node, of, root in rooted if root != _own(of) for at in of_node[node].alike(of)}
+    for node, of, its_own in rooted:
+        by_itself = its_own
+        if its_own == _own(of) and KINDS[of.kind].symptom:
+            by_itself = next((elsewhere[at] for at in of_node[node].alike(of) if at in elsewhere), its_own)
         if not of.known and of in explained and by_itself == _own(of):
             continue  # what explains it is on the other nodes
         root = Root(of.where) if alone[node, of.where] >= _MANY and by_itself == _own(of) else by_itself
@@ -279,5 +291,5 @@ def _sent(harm: Harm, of_node: Mapping[str, OfNode], sender: str) -> Harm:
     in_job = harm.context.way == "slurm" if harm.context else harm.finding.where.startswith("Slurm ")
     if not harm.alike or not in_job:
         return harm
-    there = replace(harm, node=sender, alike=False, context=CONTEXTS[0])  # from a login shell
+    there = replace(harm, node=sender, alike=False, context=CONTEXTS[0], sent=True)  # from a login shell
     return there if of_node[sender].explain(there, traced=False) is not None else harm

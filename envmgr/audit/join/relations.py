@@ -154,8 +154,13 @@ def _below_or_above(harm: Harm, of: Difference, view: View) -> bool:
 
 
 def _its_name_is_said(harm: Harm, of: Difference, _: View) -> bool:
+    return is_name_in(of, harm.text)
+
+
+def is_name_in(of: Difference, text: str) -> bool:
+    """Return whether it is a program or a link whose name is said."""
     name = of.path.rpartition("/")[2].partition(".")[0]
-    return of.kind in ("prog", "link") and len(name) > 3 and name in re.findall(r"[\w+-]+", harm.text)
+    return of.kind in ("prog", "link") and len(name) > 3 and name in re.findall(r"[\w+-]+", text)
 
 
 def _state_of_its_shell(harm: Harm, of: Difference, _: View) -> bool:

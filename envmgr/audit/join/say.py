@@ -128,7 +128,7 @@ def _folded(causes: Iterable[Cause]) -> Iterator[Cause]:
     paths = [cause for cause in causes if cause.differences and cause.differences[0].path.count("/") > 1]
     yield from (cause for cause in causes if cause not in paths)
     for _, of in groupby(sorted(paths, key=folder), key=folder):
-        many = sorted(of, key=lambda cause: not cause.harms)
+        many = sorted(of, key=lambda cause: (not cause.harms, cause.differences[0].right is None))
         ends = {(each.differences[0].value is None, each.differences[0].right is None) for each in many}
         if len(many) != 2 or ends != {(True, False), (False, True)}:
             yield from (cause for cause in many if cause.harms)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import lru_cache
 
-from envmgr.probe.model import Facts, ProbePart, ShellAccount, ShellContext
+from envmgr.probe.model import Facts, ProbePart, ShellAccount, ShellContext, grouped
 from envmgr.system.shelltext import UNTRACED_END, assign, script_text, untraced, words
 
 _SECONDS = 10  # for each shell, for all files, and for all paths
@@ -37,8 +37,7 @@ class Seen:
 
     def read(self, node: str, context: str, account: str) -> frozenset[str]:
         """Return the files that the start of that shell read."""
-        rows = self._rows(node, context, account)
-        return frozenset(row[1] for row in rows if row[0] == "read")
+        return _told(self.facts.get(node, {}).get(f"second_look.{context}.{account}", "")).get("read", frozenset())
 
     def is_start_up(self, file: str) -> bool:
         """Return whether the start of any shell that was looked at read the file."""
@@ -46,8 +45,8 @@ class Seen:
 
     def place(self, node: str, context: str, account: str, name: str) -> str:
         """Return FILE:LINE of the line that set NAME last there; empty if no line of a start-up file does."""
-        rows = self._rows(node, context, account)
-        return next((row[2] for row in rows if row[0] == "set" and row[1] == name and len(row) == 3), "")
+        told = _told(self.facts.get(node, {}).get(f"second_look.{context}.{account}", ""))
+        return next(iter(told.get(rf"set{_TAB}{name}", ())), "")
 
     def text(self, node: str, file: str) -> list[str] | None:
         """Return the lines of a file without comments and blank lines; None if it was not reported."""
@@ -56,17 +55,24 @@ class Seen:
 
     def leads(self, path: str) -> frozenset[str]:
         """Return the paths to which a path leads on any node: links, and the program that a script names."""
-        return frozenset(to for node in self.facts for at, to in self.pairs(node, "leads") if at == path)
+        return frozenset[str]().union(
+            *(_told(of.get("second_look.leads", "")).get(path, ()) for of in self.facts.values())
+        )
 
-    def pairs(self, node: str, what: Literal["leads", "ways"]) -> list[tuple[str, str]]:
-        """Return each path with what it leads to; or with the type, mode and owner of it, and of the folders on its way."""
-        told = self.facts.get(node, {}).get(f"second_look.{what}", "").splitlines()
-        rows = [line.partition(_TAB)[::2] for line in told]
-        return [(path, value) for path, value in rows]
+    def ways(self, node: str) -> dict[str, str]:
+        """Return each path that was looked at with the type, mode and owner of it, and of the folders on its way."""
+        return {
+            path: next(iter(of)) for path, of in _told(self.facts.get(node, {}).get("second_look.ways", "")).items()
+        }
 
-    def _rows(self, node: str, context: str, account: str) -> list[list[str]]:
-        told = self.facts.get(node, {}).get(f"second_look.{context}.{account}", "")
-        return [line.split(_TAB) for line in told.splitlines()]
+
+@lru_cache(maxsize=1024)
+def _told(text: str) -> dict[str, frozenset[str]]:
+    """Return what is before the last tab of each line -> what is behind it."""
+    return {
+        key: frozenset(values)
+        for key, values in grouped(line.rpartition(_TAB)[::2] for line in text.splitlines()).items()
+    }
 
 
 LookAgain = Callable[[Wanted], Seen]

@@ -25,7 +25,7 @@ def _seen_there(found: Sequence[Difference], wanted: Wanted, seen: Seen) -> Iter
 
     A path that nodes only came to by links is compared where it is. Where every node is odd nobody knows what is right.
     """
-    seen_ways = {node: dict(seen.pairs(node, "ways")) for node in (*wanted.normal, *wanted.nodes) if node in seen.facts}
+    seen_ways = {node: seen.ways(node) for node in (*wanted.normal, *wanted.nodes) if node in seen.facts}
     trees = [of for of in found if of.kind == "tree"]
     named = {path for way in wanted.paths for path in (way, *map(str, PurePath(way).parents))}
     for path in sorted({path for of in seen_ways.values() for path in of} - {of.key for of in found}):

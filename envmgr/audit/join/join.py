@@ -78,15 +78,17 @@ class OfNode:
         # A file that does other things than on nodes that are right reads another one.
         if lost is None and place and not self._is_read_elsewhere(place, *_shell(of.where)):
             return Root(place)
-        file = lost or self._first(lambda each: self._names(each, name.lstrip(":")))
-        read = self._view.read(self.node, *_shell(of.where))
-        below = file or self._first(lambda each: _leads_below(of, each.path, self._view) or each.path in read)
-        below = below or self._first(lambda each: any(holds(each, path) for path in read))
-        below = below or self._first(lambda each: of.key == "said" and is_name_in(each, f"{of.value}"))
-        if below is None and _shell(of.where)[1] == "user":
-            below = self._first(lambda each: each.kind == "account" and each.key.split(" ")[0] == self._view.user)
-        if below is not None:
-            return self.root(below)
+        read, leads, user = self._view.read(self.node, *_shell(of.where)), _leads_below(of, self._view), self._view.user
+        below = (
+            lambda each: self._names(each, name.lstrip(":")),
+            lambda each: leads(each.path) or each.path in read,
+            lambda each: any(holds(each, path) for path in read),
+            lambda each: of.key == "said" and is_name_in(each, f"{of.value}"),
+            lambda each: each.kind == "account" and each.key.split(" ")[0] == user and _shell(of.where)[1] == "user",
+        )
+        found = lost or next(filter(None, map(self._first, below)), None)
+        if found is not None:
+            return self.root(found)
         return Root(place) if place and place not in usual else own
 
     def alike(self, of: Difference) -> list[tuple[str, ...]]:
@@ -121,9 +123,7 @@ class OfNode:
             if (at := nearest(harm, of, self._view)) is not None
         ]
         best = min(ranked, default=None)
-        place = self.traced(harm) if traced and (best is None or best[0] >= _TRACED) else ""
-        shell = self._view.shell(harm)
-        if place and (harm.alike or not shell or not self._is_read_elsewhere(place, *shell[1:])):
+        if traced and (best is None or best[0] >= _TRACED) and (place := self.traced(harm)):
             return Root(place)
         return None if best is None else self.root(best[4])
 
@@ -134,19 +134,15 @@ class OfNode:
             wanted += ["module", ":module"]
         here = replace(harm, node=self.node)
         own = harm.line if harm.line.startswith(("/etc/", "/root/", f"{self._view.home}/")) else ""  # no vendor's
-        places = ((name, self._view.sets(here, name)) for name in wanted)
-        return own or next((place for name, place in places if place and not self._is_usual(place, harm, name)), "")
+        places = [place for place in (own, *(self._view.sets(here, name) for name in wanted)) if place]
+        shell = None if harm.alike else self._view.shell(here)
+        return next((place for place in places if not (shell and self._is_read_elsewhere(place, *shell[1:]))), "")
 
     def _is_read_elsewhere(self, place: str, context: str, account: str) -> bool:
         """Return whether that shell of a node that is right reads the file of a line, too, and it is the same one here."""
         file, right = _file(place), [node for node in self._view.normal if node != self.node]
         there = any(file in self._view.seen.read(node, context, account) for node in right)
         return there and self._first(lambda each: each.path == file) is None
-
-    def _is_usual(self, place: str, harm: Harm, name: str) -> bool:
-        """Return whether that line sets NAME on nodes that are right, too: what all have alike explains nothing that one has."""
-        there = {self._view.sets(replace(harm, node=node), name) for node in self._view.normal if node != self.node}
-        return not harm.alike and place in there and all(of.path != _file(place) for of in self._roots)
 
 
 def _own(of: Difference) -> Root:
@@ -178,12 +174,18 @@ def _is_of_another(of: Difference) -> bool:
     return bool(of.path) and (value == right != "" or "closed" in (value, right))
 
 
-def _leads_below(of: Difference, path: str, view: View) -> bool:
-    """Return whether a value names the path, or what is below it; or only one of both a folder that has it."""
+def _leads_below(of: Difference, view: View) -> Callable[[str], bool]:
+    """Return whether a value names a path, or what is below it; or only one of both a folder that has it."""
     value, right, key = (frozenset(re.findall(r"/[^\s:]+", f"{text}")) for text in (of.value, of.right, of.key))
-    named = (each == path or each.startswith(f"{path}/") for each in view.ways(value | right | key))
-    has = any(path.startswith(f"{each}/") for each in value ^ right if each.count("/") > 1)
-    return len(path) > 1 and (any(named) or has or is_library_in(path, f"{of.value} {of.right} {of.key}"))
+    named, only = view.ways(value | right | key), tuple(f"{each}/" for each in value ^ right if each.count("/") > 1)
+
+    def leads(path: str) -> bool:
+        below = any(each == path or each.startswith(f"{path}/") for each in named)
+        return len(path) > 1 and (
+            below or path.startswith(only) or is_library_in(path, f"{of.value} {of.right} {of.key}")
+        )
+
+    return leads
 
 
 def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -> list[Cause]:

@@ -54,9 +54,9 @@ _LIBRARY = re.compile(r"\blib[\w+.-]+\.so(?:\.\d+)*")
 # The service that a harm went through -> what configures it.
 _SERVICES = (
     (
-        re.compile(r"sbatch|srun|submitting|nodes: Slurm|slurm: Slurm: (down|idle, not|.*(Prolog|Epilog|Low |gres/))"),
+        re.compile(r"sbatch|srun|submitting|nodes: Slurm|slurm: Slurm: (down|idle, not|.*(Prolog|Epilog|Low |gres/|batch job|env setup))"),
         re.compile(
-            r"slurm |daemon slurmd|limit slurmd|\w+ (/etc/(slurm/|hosts$)|/usr/(local/)?s?bin/s(batch|run|lurm)|/.*/slurm[^/]*/[^/]+$|.*(?i:prolog|epilog))"
+            r"slurm |daemon slurmd|limit slurmd|\w+ (/etc/(slurm/|hosts$)|/usr/(local/)?s?bin/s(batch|run|lurm)|/.*/slurm[^/]*/[^/]+$|/var(/spool.*)?$|.*(?i:prolog|epilog))"
         ),
     ),
     (

@@ -465,11 +465,11 @@ def test_line_that_sets_it_on_healthy_nodes_too_explains_nothing() -> None:
         harm("PATH is /bin"),
         usual={"inventory.pkg": r"x\t1"},
         seen={
-            node: {"second_look.bash-login.user": r"set\tPATH\t/etc/profile.d/zz-envmgr.sh:9"} for node in ("c1", "c2")
+            node: {"second_look.bash-login.user": "read\\t/etc/x.sh\nset\\tPATH\\t/etc/x.sh:9"} for node in ("c1", "c2")
         },
     )
     assert told[0].startswith("error c2: bash-login (alice): PATH is /bin | ")
-    assert "zz-envmgr" not in told[0]
+    assert "x.sh" not in told[0]
 
 
 def test_folder_below_the_root_holds_what_is_named_and_what_variables_name() -> None:

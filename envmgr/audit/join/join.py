@@ -219,8 +219,9 @@ def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -
             continue  # what explains it is on the other nodes
         root = Root(of.where) if alone[node, of.where] >= _MANY and by_itself == _own(of) else by_itself
         at = (root.file, False, of_node[node].state(root))
-        found = causes.get(at)
-        if of.apart and (root.file, True, "") in causes:
+        every = causes.get((root.file, True, ""))
+        found = every if every and every.nodes <= {*of.nodes} else causes.get(at)
+        if of.apart and every and found is not every:
             continue  # there is said what is wrong with it
         if found is None and KINDS[of.kind].symptom and (node, f"{of.where}..".split(".")[1]) in broken:
             continue  # of a shell that has worse

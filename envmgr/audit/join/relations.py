@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envmgr.audit.second_look import Seen, traced_shell
+from envmgr.audit.table import read_yaml
 
 if TYPE_CHECKING:
     from envmgr.audit.inventory.differences import Difference
@@ -51,26 +53,7 @@ class View:
 
 
 _LIBRARY = re.compile(r"\blib[\w+.-]+\.so(?:\.\d+)*")
-# The service that a harm went through -> what configures it.
-_SERVICES = (
-    (
-        re.compile(r"sbatch|srun|submitting|nodes: Slurm|slurm: Slurm: (down|idle, not|.*(Prolog|Epilog|Low |gres/|batch job|env setup))"),
-        re.compile(
-            r"slurm |daemon slurmd|limit slurmd|\w+ (/etc/(slurm/|hosts$)|/usr/(local/)?s?bin/s(batch|run|lurm)|/.*/slurm[^/]*/[^/]+$|/var(/spool.*)?$|.*(?i:prolog|epilog))"
-        ),
-    ),
-    (
-        re.compile(r"ssh|nodes: ssh"),
-        re.compile(
-            r"file (/root/\.|/etc/(ssh/|hosts|passwd|nsswitch|security/|pam\.d/|nologin|profile|bash|environment))|(daemon|limit) sshd|account "
-        ),
-    ),
-    (re.compile(r"contexts:.*pseudo-terminal"), re.compile(r"\w+ /dev/(pts|ptmx)$")),
-    (
-        re.compile(r"contexts:.*(ended|no user|does not start|cannot be probed)|nodes: Slurm.*no job was submitted"),
-        re.compile(r"account |limit |\w+ /etc/(passwd|nsswitch|pam\.d|security|nologin)"),
-    ),
-)
+_SERVICES = tuple(read_yaml(Path(__file__).with_name("services.yaml")).values())
 
 
 def _same_path(harm: Harm, of: Difference, _: View) -> bool:
@@ -99,7 +82,10 @@ def _its_lines_name_it(harm: Harm, of: Difference, view: View) -> bool:
 def _of_its_service(harm: Harm, of: Difference, _: View) -> bool:
     told, named = f"{harm.finding.check}: {harm.text}", f"{of.kind} {of.key}"
     context = harm.context.name if harm.context else ""
-    return any((way.match(context) or way.match(told)) and what.match(named) for way, what in _SERVICES)
+    return any(
+        re.match(row["what"], named) and (re.match(row["way"], context) or re.match(row["way"], told))
+        for row in _SERVICES
+    )
 
 
 def _has_its_home(harm: Harm, of: Difference, view: View) -> bool:
@@ -223,7 +209,9 @@ def _decided(
 def _harms_only(of: Difference, harms: Sequence[Harm], view: View) -> bool:
     """Return whether it harms all of its nodes, and no other ones."""
     nodes = {*of.nodes}
-    near = [harm for harm in harms if not harm.alike and harm.node in nodes.union(of.others)]
+    near = [harm for harm in harms if harm.node in nodes.union(of.others)]
     if not nodes <= {harm.node for harm in near}:
         return False
-    return {harm.node for harm in near if nearest(harm, of, view) is not None} == nodes
+    hit = [harm for harm in near if nearest(harm, of, view) is not None]
+    alike = {harm.finding for harm in hit if harm.alike}  # of which few nodes are looked at again
+    return {harm.node for harm in (*hit, *(each for each in near if each.finding in alike))} == nodes

@@ -299,6 +299,16 @@ def test_folder_of_a_file_that_a_shell_reads_explains_what_the_shell_lacks() -> 
     ]
 
 
+def test_what_harms_all_compute_nodes_is_wrong_though_a_login_node_alone_lacks_it() -> None:
+    usual, seen = {"inventory.file": rf"/etc/x.sh\t{FILE}"}, {"second_look.bash-login.user": r"set\tZONE\t/etc/x.sh:1"}
+    told = judged(
+        usual, harm("ZONE is none", *NODES), usual=usual, login={"inventory.file": ""}, seen=dict.fromkeys(NODES, seen)
+    )
+    assert [text.partition(" | ")[0] for text in told] == [
+        "error c[1-3]: /etc/x.sh: /etc/x.sh is there, and not on others"
+    ]
+
+
 def test_half_that_is_harmed_is_wrong() -> None:
     told = judged(
         {"inventory.mount": r"/dev/shm\ttmpfs shm ro"},

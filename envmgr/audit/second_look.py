@@ -37,7 +37,7 @@ class Seen:
 
     def read(self, node: str, context: str, account: str) -> frozenset[str]:
         """Return the files that the start of that shell read."""
-        return _told(self.facts.get(node, {}).get(f"second_look.{context}.{account}", "")).get("read", frozenset())
+        return self._of(node, f"{context}.{account}").get("read", frozenset())
 
     def is_start_up(self, file: str) -> bool:
         """Return whether the start of any shell that was looked at read the file."""
@@ -45,8 +45,7 @@ class Seen:
 
     def place(self, node: str, context: str, account: str, name: str) -> str:
         """Return FILE:LINE of the line that set NAME last there; empty if no line of a start-up file does."""
-        told = _told(self.facts.get(node, {}).get(f"second_look.{context}.{account}", ""))
-        return next(iter(told.get(rf"set{_TAB}{name}", ())), "")
+        return next(iter(self._of(node, f"{context}.{account}").get(rf"set{_TAB}{name}", ())), "")
 
     def text(self, node: str, file: str) -> list[str] | None:
         """Return the lines of a file without comments and blank lines; None if it was not reported."""
@@ -55,24 +54,21 @@ class Seen:
 
     def leads(self, path: str) -> frozenset[str]:
         """Return the paths to which a path leads on any node: links, and the program that a script names."""
-        return frozenset[str]().union(
-            *(_told(of.get("second_look.leads", "")).get(path, ()) for of in self.facts.values())
-        )
+        return frozenset[str]().union(*(self._of(node, "leads").get(path, ()) for node in self.facts))
 
     def ways(self, node: str) -> dict[str, str]:
         """Return each path that was looked at with the type, mode and owner of it, and of the folders on its way."""
-        return {
-            path: next(iter(of)) for path, of in _told(self.facts.get(node, {}).get("second_look.ways", "")).items()
-        }
+        return {path: next(iter(of)) for path, of in self._of(node, "ways").items()}
+
+    def _of(self, node: str, what: str) -> Mapping[str, frozenset[str]]:
+        return _rows(self.facts.get(node, {}).get(f"second_look.{what}", ""))
 
 
 @lru_cache(maxsize=1024)
-def _told(text: str) -> dict[str, frozenset[str]]:
+def _rows(text: str) -> dict[str, frozenset[str]]:
     """Return what is before the last tab of each line -> what is behind it."""
-    return {
-        key: frozenset(values)
-        for key, values in grouped(line.rpartition(_TAB)[::2] for line in text.splitlines()).items()
-    }
+    rows = grouped(line.rpartition(_TAB)[::2] for line in text.splitlines())
+    return {key: frozenset(values) for key, values in rows.items()}
 
 
 LookAgain = Callable[[Wanted], Seen]

@@ -1,6 +1,5 @@
-# Whether sshd lets the ordinary user in, by a real ssh of that user from this node to itself, and whether a command runs there and has
-# `module`: the words are the same in bash, zsh, csh and fish. Nothing is written in the home, and no key of a host is asked for: which nodes
-# the user knows is not looked at. Only root can ask; a user who audits is in already.
+# Whether sshd lets the ordinary user in, by a real ssh of that user from this node to itself, and whether a command runs there and has `module`: the words
+# are the same in bash, zsh, csh and fish. Nothing is written in the home, and no key of a host is asked for. Only root can ask: a user is in already.
 : "${user?}"
 ssh_in() {
   as "$user" ssh -n -T -o BatchMode=yes -o ConnectTimeout=4 -o LogLevel=ERROR -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \
@@ -16,9 +15,7 @@ if [ "$(id -u)" = 0 ] && [ -n "$user" ] && [ "$user" != root ] && [ -n "$(comman
     255:*resolve*) ssh_said='' ;; # a fault of names
     255:*) ssh_said="ssh ends with status 255" ;;
     124:*) ssh_said="no answer in 6 s" ;;
-    *)
-      ssh_said=in
-      put ssh.runs "$(grep -x -e ran -e module "$0.ssh" | paste -sd' ' -)" ;;
+    *) ssh_said=in; put ssh.runs "$(grep -x -e ran -e module "$0.ssh" | paste -sd' ' -)" ;;
   esac
   [ -z "$ssh_said" ] || put ssh.user "$ssh_said"
 fi

@@ -33,8 +33,8 @@ modules_look() {
   printf '%s\n' "${MODULEPATH-}" | tr : '\n' | sed 's|//*$||' | grep '^/' | grep -v -F -e "$prefix/" | sort -u >"$room/modules.folders"
   for modules_kind in modfile modpath; do
     modules_looked=yes
+    sed 's/.*/modfile	&\/	looked at/' "$room/modules.folders"
     while IFS= read -r modules_folder; do
-      printf 'modfile\t%s/\tlooked at\n' "$modules_folder"
       [ -d "$modules_folder" ] || continue
       with_limit "$modules_seconds" "$room/modules" "modules_$modules_kind" "$modules_folder"
       if [ "$?" = 124 ]; then modules_looked=; else cat "$room/modules"; fi

@@ -111,8 +111,9 @@ class OfNode:
         return seen.place(self.node, context, account, name), usual
 
     def _names(self, of: Difference, name: str) -> bool:
-        lines = self._view.lines.get((self.node, of.path), ()) if of.kind == "file" else ()
-        return any(re.search(rf"\b{re.escape(name)}\b", line) for line in lines)
+        return any(
+            re.search(rf"\b{re.escape(name)}\b", line) for line in self._view.lines.get((self.node, of.path), ())
+        )
 
     def explain(self, harm: Harm, *, traced: bool = True) -> Root | None:
         """Return what explains a harm of this node; None if nothing that differs, or that is `traced`, has a relation to it."""
@@ -199,11 +200,14 @@ def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -
     of_node = {node: OfNode(node, differences, view) for node in sorted(nodes)}
     causes: dict[tuple[str, bool, str], Cause] = {}
     broken: set[tuple[str, str]] = set()
+    hung: dict[str, Root] = {}  # shells wait for what does not answer, and then lack things
     for harm, root in _explained(harms, of_node, view.sender):
         state = "" if harm.alike else of_node[harm.node].state(root)
         cause = causes.setdefault((root.file, harm.alike, state), Cause(root))
         cause.harms.append(harm)
         cause.nodes.add(harm.node)
+        if harm.finding.check == "mount":
+            hung.setdefault(harm.node, root)
         if harm.context is not None and harm.breaks:
             broken.add((harm.node, harm.context.name))
     rooted = [(node, of, _root(of, node, of_node, view)) for node, each in of_node.items() for of in each.all]
@@ -211,10 +215,10 @@ def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -
     explained = {of for _, of, root in rooted if root != _own(of)}
     # In other shells the same, and in the same shell what the same file sets on nodes that are right.
     elsewhere = {at: root for node, of, root in rooted if root != _own(of) for at in of_node[node].alike(of)}
-    for node, of, its_own in rooted:
-        by_itself = its_own
-        if its_own == _own(of) and KINDS[of.kind].symptom:
-            by_itself = next((elsewhere[at] for at in of_node[node].alike(of) if at in elsewhere), its_own)
+    for node, of, root in rooted:
+        by_itself = root
+        if root == _own(of) and KINDS[of.kind].symptom:
+            by_itself = next((elsewhere[at] for at in of_node[node].alike(of) if at in elsewhere), hung.get(node, root))
         if not of.known and of in explained and by_itself == _own(of):
             continue  # what explains it is on the other nodes
         root = Root(of.where) if alone[node, of.where] >= _MANY and by_itself == _own(of) else by_itself

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,8 +75,8 @@ def _below_mount(harm: Harm, of: Difference, view: View) -> bool:
 
 
 def _its_lines_name_it(harm: Harm, of: Difference, view: View) -> bool:
-    lines = view.lines.get((harm.node, of.path), ()) if of.kind == "file" else ()
-    return any(re.search(rf"\b{name}\b", line) for name in harm.names for line in lines)
+    lines = " ".join(view.lines.get((harm.node, of.path), ()))
+    return any(re.search(rf"\b{name}\b", lines) for name in harm.names)
 
 
 def _of_its_service(harm: Harm, of: Difference, _: View) -> bool:
@@ -191,19 +191,9 @@ def turned(found: Sequence[Difference], harms: Sequence[Harm], view: View) -> li
         of: replace(of, value=of.right, right=of.value, nodes=of.others, others=of.nodes) for of in found if of.others
     }
     wrong = {of.others for of in able if of.known and _harms_only(able[of], harms, view)}
-    return [_decided(of, able, wrong, harms, view) for of in found]
-
-
-def _decided(
-    of: Difference,
-    able: Mapping[Difference, Difference],
-    wrong: Container[tuple[str, ...]],
-    harms: Sequence[Harm],
-    view: View,
-) -> Difference:
-    if of.known or of not in able:
-        return able[of] if of in able and of.others in wrong else of
-    return next((replace(side, known=True) for side in (of, able[of]) if _harms_only(side, harms, view)), of)
+    sides = ((of, side) for of in able if not of.known for side in (of, able[of]))
+    halves = {of: replace(side, known=True) for of, side in sides if _harms_only(side, harms, view)}
+    return [halves.get(of) or (able[of] if of.known and of.others in wrong else of) for of in found]
 
 
 def _harms_only(of: Difference, harms: Sequence[Harm], view: View) -> bool:

@@ -53,7 +53,7 @@ def test_empty_file_system_over_an_install_is_told_with_what_takes_it_away(audit
         assert ("error", "c2", "hello/1.0", gone) in of_software(rows_of(result))
         rows = {row["nodes"]: row["fit"] for row in result["matrix"] if row["entry"] == "hello/1.0"}
         assert rows == {"c[1,3]": True, "c2": False}
-        assert first["hint"].startswith(f"on the node: `umount {root}`")  # it is a command, and mends
+        assert first["hint"].startswith(f"on the node: `umount -l {root}`")  # it is a command, and mends
         audited.cluster.sh("c2", f"umount {root}", check=True)
         assert audited.findings(*SHORT, code=0) == []
 

@@ -12,7 +12,7 @@ FILE, OTHER, SHUT = "0123456789ab 644 root:root", "0123456789ac 600 root:root", 
 @pytest.mark.parametrize(
     ("kind", "key", "value", "right", "severity", "run"),
     [
-        ("mount", "/x y", "tmpfs tmpfs rw", None, "warning", "umount '/x y'"),
+        ("mount", "/x y", "tmpfs tmpfs rw", None, "warning", "umount -l '/x y'"),
         ("mount", "/s", "xfs /dev/a noexec,ro", "xfs /dev/a rw,noexec", "warning", "mount -o remount,bind,rw /s"),
         ("mount", "/s", "xfs /dev/a rw", "xfs /dev/b rw", "warning", ""),
         ("file", "/etc/motd", SHUT, FILE, "warning", "chmod 644 /etc/motd"),
@@ -42,7 +42,7 @@ def test_rows_have_no_command_but_the_fixed_ones() -> None:
         ("nfs s:/x nosuid,ro vers=3", "nfs s:/x rw vers=3", "`mount -o remount,bind,rw,suid /m`"),
         ("nfs s:/x ro ro,vers=3", "nfs s:/x rw vers=3", "`mount -o remount,rw /m`"),
         ("ext4 /dev/sda rw + ext4 /dev/sda noexec,rw", "ext4 /dev/sda rw", "`mount -o remount,bind,exec /m`"),
-        ("ext4 /dev/sda rw + tmpfs tmpfs rw", "ext4 /dev/sda rw", "`umount /m`, and out of /etc/fstab"),
+        ("ext4 /dev/sda rw + tmpfs tmpfs rw", "ext4 /dev/sda rw", "`umount -l /m`, and out of /etc/fstab"),
     ],
 )
 def test_mount_gets_its_options_back_and_what_is_over_it_goes(value: str, right: str, says: str) -> None:

@@ -160,7 +160,7 @@ def test_what_a_folder_or_mount_hides_is_part_of_it() -> None:
     usual = {"inventory.dir": "\n".join(rf"/opt/{name}\t755 root:root" for name in "abcd")}
     told = judged({"inventory.mount": r"/opt\ttmpfs none rw", "inventory.dir": ""}, usual=usual)
     assert len(told) == 1
-    assert "`umount /opt`" in told[0]
+    assert "`umount -l /opt`" in told[0]
 
 
 def test_folders_on_the_way_to_what_is_named_are_looked_at() -> None:
@@ -204,7 +204,7 @@ def test_what_a_file_no_longer_sets_follows_from_what_became_of_the_file() -> No
     assert told == [
         (
             "warning c2: /home: /home is tmpfs none rw here, and nothing is mounted there on others (and 2 differences that "
-            "come with it) | on the node: `umount /home`, and out of /etc/fstab"
+            "come with it) | on the node: `umount -l /home`, and out of /etc/fstab"
         )
     ]
 

@@ -5,8 +5,7 @@
 inventory_programs='awk bash cat cc chmod cp curl env find g++ gcc gfortran git grep hostname java ls make mkdir mpicc mpirun nvcc nvidia-smi perl pip pip3
   ps python python3 R rm rsync sbatch scontrol sed sh sort srun ssh tar tr'
 inventory_state() { # FOLDER
-  inventory_is=writable
-  [ -w "$1" ] || inventory_is='not writable'
+  if [ -w "$1" ]; then inventory_is=writable; else inventory_is='not writable'; fi
   [ -r "$1" ] && [ -x "$1" ] || inventory_is=closed
   [ -d "$1" ] || inventory_is='a file'
   [ -e "$1" ] || inventory_is=missing

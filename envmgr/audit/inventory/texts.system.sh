@@ -199,7 +199,7 @@ inventory_look() {
   umask 077
   export PATH="$inventory_path" LC_ALL=C
   inventory_mounts
-  (cd /proc/sys && grep -s . $inventory_kernel) | sed 's/:/\t/; s/^/sysctl\t/'
+  (cd /proc/sys && grep -s . $inventory_kernel) | awk -F: '{ if (!/^\//) gsub(/\//, ".", $1); print "sysctl\t" $1 "\t" $2 }'
   printf 'sys\tkernel\t%s\nsys\tglibc\t%s\nsys\tzone\t%s\n' "$(uname -rm)" "$(getconf GNU_LIBC_VERSION 2>/dev/null)" "$(date +%Z)"
   if [ -r /proc/driver/nvidia/version ] && read -r inventory_file </proc/driver/nvidia/version; then printf 'sys\tdriver\t%s\n' "$inventory_file"; fi
   awk -F '[:=]' '

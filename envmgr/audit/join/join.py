@@ -215,10 +215,10 @@ def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -
     explained = {of for _, of, root in rooted if root != _own(of)}
     # In other shells the same, and in the same shell what the same file sets on nodes that are right.
     elsewhere = {at: root for node, of, root in rooted if root != _own(of) for at in of_node[node].alike(of)}
-    for node, of, root in rooted:
-        by_itself = root
-        if root == _own(of) and KINDS[of.kind].symptom:
-            by_itself = next((elsewhere[at] for at in of_node[node].alike(of) if at in elsewhere), hung.get(node, root))
+    for node, of, own in rooted:
+        by_itself = own
+        if own == _own(of) and KINDS[of.kind].symptom:
+            by_itself = next((elsewhere[at] for at in of_node[node].alike(of) if at in elsewhere), hung.get(node, own))
         if not of.known and of in explained and by_itself == _own(of):
             continue  # what explains it is on the other nodes
         root = Root(of.where) if alone[node, of.where] >= _MANY and by_itself == _own(of) else by_itself

@@ -4,7 +4,6 @@ keys, a shadow file and homes.
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import subprocess
@@ -13,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-import envmgr
 from envmgr.audit.checks import mount, saved_collections, signature, software
 from envmgr.audit.model import Check
 from envmgr.audit.openings import let_in
@@ -31,7 +29,6 @@ from tests.helpers.evidence import audit_plan, evidence, found, site
 from tests.helpers.hint_machine import RSW, make_machine, typed
 from tests.helpers.signed import SignedPrefix
 
-PACKAGE = Path(envmgr.__file__).parent
 LOGIN = CONTEXTS[0]
 KEY = "ctx.bash-login.user."
 # What must stay closed, as a path below a folder of the test, with its mode.
@@ -184,15 +181,6 @@ def test_folder_is_given_only_where_nobody_else_can_put_a_link(tmp_path: Path) -
     assert give_place("rsw", tmp_path / "mine/x").startswith("`namei -l ")
 
 
-def test_no_other_code_writes_a_chown_into_a_hint() -> None:
-    found = {
-        str(path.relative_to(PACKAGE))
-        for path in PACKAGE.rglob("*.py")
-        if re.search(r"[`\"']chown -?\S", path.read_text(encoding="utf-8"))
-    }
-    assert found == {"system/modes.py"}
-
-
 def test_only_envmgrs_own_public_files_are_opened() -> None:
     where = site()
     assert let_in(where, "/etc/envmgr/node/settings").text == "on the node: `chmod a+rX /etc/envmgr/node/settings`"
@@ -224,38 +212,6 @@ def test_site_that_keeps_others_out_opens_for_its_group_alone() -> None:
 def test_closing_leaves_a_home_a_home() -> None:
     assert closing("go-rwx", "~alice/a b") == "chmod go-rwx ~alice/'a b'"
     assert closing("o-w", "/a;b") == "chmod o-w '/a;b'"
-
-
-def test_no_other_code_writes_a_chmod_into_a_hint() -> None:
-    """Of Python every text that is no docstring; of shell every text in quotes that is printed."""
-    found = []
-    for path in PACKAGE.rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        docs = {
-            id(node.body[0].value)
-            for node in ast.walk(tree)
-            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
-            and node.body
-            and isinstance(node.body[0], ast.Expr)
-        }
-        for node in ast.walk(tree):
-            if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in docs:
-                continue
-            if re.search(r"\b(chmod\s|setfacl|mode 0?[0-7]?[0-7]{2}[4-7])\b", node.value):
-                found.append(f"{path.relative_to(PACKAGE)}: {node.value}")
-    assert [
-        text
-        for text in found
-        if not text.startswith(("system/modes.py: chmod ", "system/modes.py: setfacl -b ", "catalog/shell_rules.py: "))
-    ] == []
-    for path in (*PACKAGE.rglob("*.sh"), *(PACKAGE.parent / "nodesetup").rglob("*")):
-        if path.is_file():
-            said = [
-                line
-                for line in path.read_text(encoding="utf-8").splitlines()
-                if re.search(r"(put|echo|printf|say)\b.*\b(chmod|setfacl)", line)
-            ]
-            assert said == [], path
 
 
 def open_on_node(machine: Path, home: Path, *keys: Path) -> list[str]:

@@ -225,37 +225,6 @@ def test_shell_of_a_user_needs_the_home_and_a_module_its_file() -> None:
     ]
 
 
-def test_module_that_needs_a_modulefile_of_another_name_follows_from_that_file() -> None:
-    told = judged(
-        {"inventory.modfile": r"/opt/m/gcc/12.9.lua\tx", "site_modules.failed.hdf5/1": 'unknown: "gcc/12.2"'},
-        usual={"inventory.modfile": r"/opt/m/gcc/12.2.lua\tx", "site_modules.loads.hdf5/1": "yes"},
-    )
-    assert [text.partition(" | ")[0] for text in told] == [
-        "warning c2: /opt/m/gcc/12.2.lua: the modulefile /opt/m/gcc/12.2.lua is not there (and 2 differences that come with it)"
-    ]
-
-
-def test_module_that_another_one_spoils_follows_from_the_file_of_that() -> None:
-    usual = {"site_modules.loads.hdf5/1": "yes", "site_modules.sets.hdf5/1": "LOADEDMODULES=gcc/12.2:hdf5/1"}
-    told = judged(
-        {"inventory.modfile": r"/opt/m/gcc/12.2.lua\ty", "site_modules.failed.hdf5/1": "sh: 2: env: not found"},
-        usual={"inventory.modfile": r"/opt/m/gcc/12.2.lua\tx", **usual},
-    )
-    assert [text.partition(" | ")[0] for text in told] == [
-        "warning c2: /opt/m/gcc/12.2.lua: the modulefile /opt/m/gcc/12.2.lua is not as on others (and 1 difference that come with it)"
-    ]
-
-
-def test_limits_of_a_daemon_that_does_not_run_are_gone_with_it() -> None:
-    told = judged(
-        {"inventory.daemon": r"slurmd\tdoes not run", "inventory.limit": ""},
-        usual={"inventory.daemon": r"slurmd\truns", "inventory.limit": r"slurmd stack size\t8 8"},
-    )
-    assert [text.partition(" | ")[0] for text in told] == [
-        "warning c2: daemon slurmd: slurmd does not run here, and runs on others (and 1 difference that come with it)"
-    ]
-
-
 def test_file_that_right_nodes_read_explains_a_shell_that_cannot_read_it_to_its_end() -> None:
     told = judged(
         {f"{LOGIN}inventory.env": "", "inventory.file": rf"/etc/x\t{OTHER}"},
@@ -310,34 +279,54 @@ def test_what_harms_all_compute_nodes_is_wrong_though_a_login_node_alone_lacks_i
 
 
 def test_half_that_is_harmed_is_wrong() -> None:
-    told = judged(
+    (told,) = judged(
         {"inventory.mount": r"/dev/shm\ttmpfs shm ro"},
         harm("cannot write to /dev/shm/x"),
         usual={"inventory.mount": r"/dev/shm\ttmpfs shm rw"},
         nodes=NODES[:2],
     )
-    assert told[0].startswith("error c2: /dev/shm: /dev/shm is tmpfs shm ro; tmpfs shm rw on others")
-    assert len(told) == 1
-
-
-def test_owner_without_a_name_comes_from_the_accounts() -> None:
-    told = judged(
-        {"inventory.dir": r"/opt/a\t755 2001:users", "inventory.file": rf"/etc/passwd\t{OTHER}"},
-        usual={"inventory.dir": r"/opt/a\t755 alice:users", "inventory.file": rf"/etc/passwd\t{FILE}"},
-    )
-    assert [text.partition(" | ")[0] for text in told] == [
-        "warning c2: /etc/passwd: /etc/passwd is not as on others: logins go another way (and 1 difference that come with it)"
-    ]
+    assert told.startswith("error c2: /dev/shm: /dev/shm is tmpfs shm ro; tmpfs shm rw on others")
 
 
 def test_what_has_another_name_is_one_cause_with_its_harm() -> None:
-    told = judged(
+    (told,) = judged(
         {"inventory.modfile": r"/opt/m/gcc/12.9.lua\tx"},
         harm("needs gcc/12.2, which is not there"),
         usual={"inventory.modfile": r"/opt/m/gcc/12.2.lua\tx"},
     )
-    assert len(told) == 1
-    assert told[0].startswith("error c2: /opt/m/gcc/12.2.lua: ")
+    assert told.startswith("error c2: /opt/m/gcc/12.2.lua: ")
+
+
+SPOILT = {"site_modules.loads.hdf5/1": "yes", "site_modules.sets.hdf5/1": "LOADEDMODULES=gcc/12.2:hdf5/1"}
+
+
+@pytest.mark.parametrize(
+    ("usual", "odd", "head"),
+    [
+        (
+            {"inventory.daemon": r"slurmd\truns", "inventory.limit": r"slurmd stack size\t8 8"},
+            {"inventory.daemon": r"slurmd\tdoes not run", "inventory.limit": ""},
+            "daemon slurmd: slurmd does not run here, and runs on others (and 1 difference that come with it)",
+        ),
+        (
+            {"inventory.dir": r"/opt/a\t755 alice:users", "inventory.file": rf"/etc/passwd\t{FILE}"},
+            {"inventory.dir": r"/opt/a\t755 2001:users", "inventory.file": rf"/etc/passwd\t{OTHER}"},
+            "/etc/passwd: /etc/passwd is not as on others: logins go another way (and 1 difference that come with it)",
+        ),
+        (
+            {"inventory.modfile": r"/m/gcc/12.2.lua\tx", **SPOILT},
+            {"inventory.modfile": r"/m/gcc/12.2.lua\ty", "site_modules.failed.hdf5/1": "sh: 2: env: not found"},
+            "/m/gcc/12.2.lua: the modulefile /m/gcc/12.2.lua is not as on others (and 1 difference that come with it)",
+        ),
+        (
+            {"inventory.modfile": r"/m/gcc/12.2.lua\tx", "site_modules.loads.hdf5/1": "yes"},
+            {"inventory.modfile": r"/m/gcc/12.9.lua\tx", "site_modules.failed.hdf5/1": 'unknown: "gcc/12.2"'},
+            "/m/gcc/12.2.lua: the modulefile /m/gcc/12.2.lua is not there (and 2 differences that come with it)",
+        ),
+    ],
+)
+def test_difference_comes_with_what_it_needs(usual: Mapping[str, str], odd: Mapping[str, str], head: str) -> None:
+    assert [text.partition(" | ")[0] for text in judged(odd, usual=usual)] == [f"warning c2: {head}"]
 
 
 def test_login_node_that_has_no_room_is_told_so_though_it_has_no_like_node() -> None:

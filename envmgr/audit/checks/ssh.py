@@ -27,12 +27,10 @@ def judge(evidence: Evidence) -> Rows:
                 yield evidence.say("refused", nodes, said=said, right=as_on(values["in"]))
     for values in values_of_like_nodes(evidence.fleet.by_value("ssh.runs"), evidence):
         most = max(values, key=len)
-        for runs, nodes in values.items():
-            if runs != most:
-                shell = replace(evidence.user_login, context=_COMMAND) if runs else None
-                yield evidence.say(
-                    "lacks", nodes, shell, said="has no `module`" if runs else "does not run", right=as_on(values[most])
-                )
+        for runs in sorted(values.keys() - {most}):
+            shell = replace(evidence.user_login, context=_COMMAND) if runs else None
+            said = "has no `module`" if runs else "does not run"
+            yield evidence.say("lacks", values[runs], shell, said=said, right=as_on(values[most]))
 
 
 CHECK = Check(judge=judge, probe=scripts(__file__, "node"))

@@ -53,9 +53,8 @@ class Harm:
     @property
     def paths(self) -> tuple[str, ...]:
         """Return the paths that it names, or where something else is expected, the most exact first."""
-        if self.sent:
-            return ()
-        return tuple(sorted({*_PATH.findall(f"{self.text} {self.finding.expected}")}, key=len, reverse=True))
+        named = () if self.sent else (*_PATH.findall(f"{self.text} {self.finding.expected}"),)
+        return tuple(sorted({*named}, key=len, reverse=True))
 
     @property
     def names(self) -> frozenset[str]:

@@ -16,15 +16,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from envmgr.audit.inventory.kinds import KINDS
-from envmgr.audit.join.relations import RELATIONS, View, holds, is_its_file, is_library_in, is_name_in, nearest, turned
+from envmgr.audit.join import relations
+from envmgr.audit.join.relations import View, holds
 from envmgr.audit.second_look import traced_shell
 from envmgr.probe.model import CONTEXTS
 
 if TYPE_CHECKING:
     from envmgr.audit.inventory.differences import Difference
     from envmgr.audit.join.harms import Harm
-
-_TRACED = next(at for at, (words, _) in enumerate(RELATIONS) if words == "it configures the service")
 
 _DEEP = 2  # folders of a path that many things lie in
 _MANY = 5  # differences of a shell which nothing explains that are one cause
@@ -83,7 +82,8 @@ class OfNode:
             lambda each: self._names(each, name.lstrip(":")),
             lambda each: leads(each.path) or each.path in read,
             lambda each: any(holds(each, path) for path in read),
-            lambda each: of.key == "said" and is_name_in(each, f"{of.value}"),
+            lambda each: of.key == "said" and relations.is_name_in(each, f"{of.value}"),
+            lambda each: relations.configures(each, f"{of.where}..".split(".")[1]),
             lambda each: each.kind == "account" and each.key.split(" ")[0] == user and _shell(of.where)[1] == "user",
         )
         found = lost or next(filter(None, map(self._first, below)), None)
@@ -121,10 +121,10 @@ class OfNode:
         ranked = [
             (at, -KINDS[of.kind].depth, of.right is None, number, of)
             for number, of in enumerate(self.all)
-            if (at := nearest(harm, of, self._view)) is not None
+            if (at := relations.nearest(harm, of, self._view)) is not None
         ]
         best = min(ranked, default=None)
-        if traced and (best is None or best[0] >= _TRACED) and (place := self.traced(harm)):
+        if traced and (best is None or best[0] >= relations.TRACED) and (place := self.traced(harm)):
             return Root(place)
         return None if best is None else self.root(best[4])
 
@@ -166,7 +166,8 @@ def _has(each: Difference, of: Difference) -> bool:
     kept_in = KINDS["account" if _is_of_another(of) else of.kind].kept_in
     rows = each.kind in ("file", "link") and kept_in and re.match(kept_in, each.path)
     stopped = each.kind == "daemon" and of.value is None and re.match(rf"{each.key}\W", of.key)  # it has no limits
-    return holds(each, of.path) or is_its_file(each, f"{of.key} {of.value} {of.right}") or bool(rows or stopped)
+    file = relations.is_its_file(each, f"{of.key} {of.value} {of.right}")
+    return holds(each, of.path) or file or bool(rows or stopped)
 
 
 def _is_of_another(of: Difference) -> bool:
@@ -178,20 +179,19 @@ def _is_of_another(of: Difference) -> bool:
 def _leads_below(of: Difference, view: View) -> Callable[[str], bool]:
     """Return whether a value names a path, or what is below it; or only one of both a folder that has it."""
     value, right, key = (frozenset(re.findall(r"/[^\s:]+", f"{text}")) for text in (of.value, of.right, of.key))
+    words = f"{of.value} {of.right} {of.key}"
     named, only = view.ways(value | right | key), tuple(f"{each}/" for each in value ^ right if each.count("/") > 1)
 
     def leads(path: str) -> bool:
         below = any(each == path or each.startswith(f"{path}/") for each in named)
-        return len(path) > 1 and (
-            below or path.startswith(only) or is_library_in(path, f"{of.value} {of.right} {of.key}")
-        )
+        return len(path) > 1 and (below or path.startswith(only) or relations.is_library_in(path, words))
 
     return leads
 
 
 def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -> list[Cause]:
     """Return the causes: those of harms first, then what differs and harms nobody."""
-    differences = turned(differences, harms, view)
+    differences = relations.turned(differences, harms, view)
     nodes = {
         view.sender,
         *(harm.node for harm in harms),
@@ -296,7 +296,7 @@ def _leads(state: Harm, harm: Harm) -> bool:
 def _sent(harm: Harm, of_node: Mapping[str, OfNode], sender: str) -> Harm:
     """Return the harm of a job that fails alike on all nodes as one of the host that sends it, if something there explains it."""
     in_job = harm.context.way == "slurm" if harm.context else harm.finding.where.startswith("Slurm ")
-    if not harm.alike or not in_job:
+    if not harm.alike or not (in_job or harm.finding.check == "submitting"):
         return harm
     there = replace(harm, node=sender, alike=False, context=CONTEXTS[0], sent=True)  # from a login shell
     return there if of_node[sender].explain(there, traced=False) is not None else harm

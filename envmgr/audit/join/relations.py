@@ -80,12 +80,14 @@ def _its_lines_name_it(harm: Harm, of: Difference, view: View) -> bool:
 
 
 def _of_its_service(harm: Harm, of: Difference, _: View) -> bool:
-    told, named = f"{harm.finding.check}: {harm.text}", f"{of.kind} {of.key}"
     context = harm.context.name if harm.context else ""
-    return any(
-        re.match(row["what"], named) and (re.match(row["way"], context) or re.match(row["way"], told))
-        for row in _SERVICES
-    )
+    return configures(of, f"{harm.finding.check}: {harm.text}") or configures(of, context)
+
+
+def configures(of: Difference, way: str) -> bool:
+    """Return whether it configures the service that the name of a context, or the words of a harm, tell of."""
+    named = f"{of.kind} {of.key}"
+    return any(re.match(row["what"], named) and re.match(row["way"], way) for row in _SERVICES)
 
 
 def _has_its_home(harm: Harm, of: Difference, view: View) -> bool:
@@ -176,6 +178,9 @@ RELATIONS: tuple[tuple[str, Relation], ...] = (
     ("it is a state of that shell", _state_of_its_shell),
     ("its name is said", _its_name_is_said),
 )
+TRACED = [words for words, _ in RELATIONS].index(
+    "it configures the service"
+)  # a line of a trace counts more than what follows
 
 
 def nearest(harm: Harm, of: Difference, view: View) -> int | None:
@@ -199,7 +204,7 @@ def turned(found: Sequence[Difference], harms: Sequence[Harm], view: View) -> li
 def _harms_only(of: Difference, harms: Sequence[Harm], view: View) -> bool:
     """Return whether it harms all of its nodes, and no other ones."""
     nodes = {*of.nodes}
-    near = [harm for harm in harms if harm.node in nodes.union(of.others)]
+    near = [harm for harm in harms if harm.node in nodes.union(of.others) and harm.finding.severity != "note"]
     if not nodes <= {harm.node for harm in near}:
         return False
     hit = [harm for harm in near if nearest(harm, of, view) is not None]

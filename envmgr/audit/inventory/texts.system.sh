@@ -56,7 +56,7 @@ $inventory_above
 
 # inventory_files: of what find prints, links, folders and programs, and files with the first digits of their sha256.
 inventory_files() {
-  set -- /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty /dev/ptmx /dev/fd /dev/stdin /dev/stdout /dev/stderr /tmp /var/tmp /dev/shm /var/spool /var/spool/slurmd
+  set -- /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty /dev/ptmx /dev/fd /dev/stdin /dev/stdout /dev/stderr /run/munge /run/sshd /tmp /var/tmp /dev/shm /var/spool /var/spool/slurmd
   [ ! -r /root ] || for inventory_file in .bashrc .bash_profile .bash_login .bash_logout .profile .cshrc .tcshrc .login .zshenv .zprofile .zshrc .zlogin \
     .modulerc .lmodrc.lua; do set -- "$@" "/root/$inventory_file"; done # those of the user: in the user's shell
   for inventory_folder in '' /opt /usr/local /usr/local/bin /usr/local/sbin /usr/local/lib /usr/local/lib64 /usr/local/include /usr/local/etc \
@@ -200,7 +200,7 @@ inventory_look() {
   export PATH="$inventory_path" LC_ALL=C
   inventory_mounts
   (cd /proc/sys && grep -s . $inventory_kernel) | awk -F: '{ if (!/^\//) gsub(/\//, ".", $1); print "sysctl\t" $1 "\t" $2 }'
-  printf 'sys\tkernel\t%s\nsys\tglibc\t%s\nsys\tzone\t%s\n' "$(uname -rm)" "$(getconf GNU_LIBC_VERSION 2>/dev/null)" "$(date +%Z)"
+  printf 'sys\tkernel\t%s\nsys\tglibc\t%s\nsys\tzone\t%s\nsys\tlo\t%s\n' "$(uname -rm)" "$(getconf GNU_LIBC_VERSION 2>/dev/null)" "$(date +%Z)" "$(cat /sys/class/net/lo/operstate 2>/dev/null)"
   if [ -r /proc/driver/nvidia/version ] && read -r inventory_file </proc/driver/nvidia/version; then printf 'sys\tdriver\t%s\n' "$inventory_file"; fi
   awk -F '[:=]' '
     /^PRETTY_NAME/ { gsub(/"/, "", $2); print "sys\tos\t" $2 }

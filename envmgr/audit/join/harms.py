@@ -37,6 +37,12 @@ class Harm:
     sent: bool = False
 
     @property
+    def inherited(self) -> bool:
+        """Return whether jobs have it alike on all nodes: what the host that submits them has may explain it."""
+        in_job = self.context.way == "slurm" if self.context else self.finding.where.startswith("Slurm ")
+        return self.alike and (in_job or self.finding.check == _OF_SENDER)
+
+    @property
     def is_state(self) -> bool:
         """Return whether it is a state of a shell or node that is known to harm."""
         return self.finding.check == _STATE

@@ -295,8 +295,7 @@ def _leads(state: Harm, harm: Harm) -> bool:
 
 def _sent(harm: Harm, of_node: Mapping[str, OfNode], sender: str) -> Harm:
     """Return the harm of a job that fails alike on all nodes as one of the host that sends it, if something there explains it."""
-    in_job = harm.context.way == "slurm" if harm.context else harm.finding.where.startswith("Slurm ")
-    if not harm.alike or not (in_job or harm.finding.check == "submitting"):
+    if not harm.inherited:
         return harm
     there = replace(harm, node=sender, alike=False, context=CONTEXTS[0], sent=True)  # from a login shell
     return there if of_node[sender].explain(there, traced=False) is not None else harm

@@ -141,10 +141,6 @@ def _below_or_above(harm: Harm, of: Difference, view: View) -> bool:
     return len(of.path) > 1 and (any(path.startswith(f"{of.path}/") for path in paths) or any(above))
 
 
-def _its_name_is_said(harm: Harm, of: Difference, _: View) -> bool:
-    return is_name_in(of, harm.text)
-
-
 def is_name_in(of: Difference, text: str) -> bool:
     """Return whether it is a program or a link whose name is said."""
     name = of.path.rpartition("/")[2].partition(".")[0]
@@ -176,7 +172,7 @@ RELATIONS: tuple[tuple[str, Relation], ...] = (
     ("it holds what is named", _below_or_above),
     ("it holds what the shell reads", _holds_what_it_reads),
     ("it is a state of that shell", _state_of_its_shell),
-    ("its name is said", _its_name_is_said),
+    ("its name is said", lambda harm, of, _: is_name_in(of, harm.text)),
 )
 TRACED = [words for words, _ in RELATIONS].index(
     "it configures the service"
@@ -203,10 +199,10 @@ def turned(found: Sequence[Difference], harms: Sequence[Harm], view: View) -> li
 
 def _harms_only(of: Difference, harms: Sequence[Harm], view: View) -> bool:
     """Return whether it harms all of its nodes, and no other ones."""
-    nodes = {*of.nodes}
-    near = [harm for harm in harms if harm.node in nodes.union(of.others) and harm.finding.severity != "note"]
+    nodes, on = {*of.nodes}, {*of.nodes, *of.others}
+    near = [each for each in harms if each.node in on and each.finding.severity != "note" and not each.inherited]
     if not nodes <= {harm.node for harm in near}:
         return False
-    hit = [harm for harm in near if nearest(harm, of, view) is not None]
-    alike = {harm.finding for harm in hit if harm.alike}  # of which few nodes are looked at again
-    return {harm.node for harm in (*hit, *(each for each in near if each.finding in alike))} == nodes
+    # Of what all have alike few nodes are looked at again.
+    hit = {harm.finding if harm.alike else harm for harm in near if nearest(harm, of, view) is not None}
+    return {each.node for each in near if (each.finding if each.alike else each) in hit} == nodes

@@ -15,7 +15,7 @@ if [ "$(id -u)" = 0 ] && [ -n "$user" ] && [ "$user" != root ] && [ -n "$(comman
     255:*resolve*) ssh_said='' ;; # a fault of names
     255:*) ssh_said="ssh ends with status 255" ;;
     124:*) ssh_said="no answer in 6 s" ;;
-    *) ssh_said=in; put ssh.runs "$(grep -x -e ran -e module "$0.ssh" | paste -sd' ' -)" ;;
+    *) ssh_said=in; put ssh.runs "$({ getent passwd "$user" | cut -d: -f7; grep -x -e ran -e module "$0.ssh"; } | paste -sd' ' -)" ;;
   esac
   [ -z "$ssh_said" ] || put ssh.user "$ssh_said"
 fi

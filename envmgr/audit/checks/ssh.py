@@ -16,21 +16,20 @@ from envmgr.audit.like_nodes import as_on, values_of_like_nodes
 from envmgr.audit.model import Check, Evidence, Rows, scripts
 from envmgr.probe.model import CONTEXTS
 
-_WELL = ("in", "no job")
 _COMMAND = next(context for context in CONTEXTS if context.name == "bash-ssh")
 
 
 def judge(evidence: Evidence) -> Rows:
     for values in values_of_like_nodes(evidence.fleet.by_value("ssh.user"), evidence):
-        for said, nodes in values.items():
-            if "in" in values and said not in _WELL:
-                yield evidence.say("refused", nodes, said=said, right=as_on(values["in"]))
+        for said in sorted(values.keys() - {"in", "no job"}) if "in" in values else ():
+            yield evidence.say("refused", values[said], said=said, right=as_on(values["in"]))
+    shell = replace(evidence.user_login, context=_COMMAND)
     for values in values_of_like_nodes(evidence.fleet.by_value("ssh.runs"), evidence):
-        most = max(values, key=len)
-        for runs in sorted(values.keys() - {most}):
-            shell = replace(evidence.user_login, context=_COMMAND) if runs else None
-            said = "has no `module`" if runs else "does not run"
-            yield evidence.say("lacks", values[runs], shell, said=said, right=as_on(values[most]))
+        well = [runs for runs in values if "module" in runs]
+        for runs in sorted(values.keys() - {*well}) if well or evidence.published else ():
+            said = "has no `module`" if "ran" in runs else "does not run"
+            if well or "ran" in runs:
+                yield evidence.say("lacks", values[runs], shell, None if well else "warning", said=said, runs=runs)
 
 
 CHECK = Check(judge=judge, probe=scripts(__file__, "node"))

@@ -16,14 +16,12 @@ from envmgr.audit.like_nodes import as_on, values_of_like_nodes
 from envmgr.audit.model import Check, Evidence, Rows, scripts
 from envmgr.probe.model import CONTEXTS
 
-_COMMAND = next(context for context in CONTEXTS if context.name == "bash-ssh")
-
 
 def judge(evidence: Evidence) -> Rows:
     for values in values_of_like_nodes(evidence.fleet.by_value("ssh.user"), evidence):
         for said in sorted(values.keys() - {"in", "no job"}) if "in" in values else ():
             yield evidence.say("refused", values[said], said=said, right=as_on(values["in"]))
-    shell = replace(evidence.user_login, context=_COMMAND)
+    shell = replace(evidence.user_login, context=next(each for each in CONTEXTS if each.name == "bash-ssh"))
     for values in values_of_like_nodes(evidence.fleet.by_value("ssh.runs"), evidence):
         well = [runs for runs in values if "module" in runs]
         for runs in sorted(values.keys() - {*well}) if well or evidence.published else ():

@@ -18,7 +18,6 @@ _IN_LOGIN = re.compile(r" in a login shell: |the login shell ended")  # as the c
 _PATH = re.compile(r"(?<![\w.])/[\w.+@-]+(?:/[\w.+@-]+)*")
 _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9_]{2,}\b")
 _PLACE = re.compile(r"(/[\w.+/@-]+):(?: line )?(\d+)\b")
-_BY_NAME = {context.name: context for context in CONTEXTS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ def harms_of(loose: Iterable[Loose], nodes: frozenset[str]) -> Iterator[Harm]:
         if one.finding.severity == "note" and one.finding.check != _STATE:
             continue
         login = one.finding.check in _OF_LOGIN or _IN_LOGIN.search(one.finding.found)
-        context = _BY_NAME.get(one.context, CONTEXTS[0] if login else None)
+        context = next((each for each in CONTEXTS if each.name == one.context), CONTEXTS[0] if login else None)
         there = sorted(one.nodes) or [""]
         every = nodes <= one.nodes or (
             one.finding.check == _OF_SENDER and nodes.isdisjoint(one.nodes)

@@ -203,6 +203,10 @@ def _harms_only(of: Difference, harms: Sequence[Harm], view: View) -> bool:
     near = [each for each in harms if each.node in on and each.finding.severity != "note" and not each.inherited]
     if not nodes <= {harm.node for harm in near}:
         return False
-    # Of what all have alike few nodes are looked at again.
-    hit = {harm.finding if harm.alike else harm for harm in near if nearest(harm, of, view) is not None}
+    # What all have alike turns by what it names alone; few of its nodes are looked at again.
+    hit = {
+        each.finding if each.alike else each
+        for each in near
+        if any(fits(each, of, view) for _, fits in RELATIONS[: TRACED if each.alike else None])
+    }
     return {each.node for each in near if (each.finding if each.alike else each) in hit} == nodes

@@ -66,7 +66,7 @@ def _led_to(harm: Harm, of: Difference, view: View) -> bool:
 
 
 def _sets_it(harm: Harm, of: Difference, view: View) -> bool:
-    places = {view.sets(harm, name).rpartition(":")[0] for name in harm.names}
+    places = {view.sets(harm, name).rpartition(":")[0] for name in (*harm.names, *harm.sets)}
     return of.kind in ("file", "link") and of.path in places
 
 

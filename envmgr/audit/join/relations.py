@@ -203,7 +203,7 @@ def _harms_only(of: Difference, harms: Sequence[Harm], view: View) -> bool:
     near = [each for each in harms if each.node in on and each.finding.severity != "note" and not each.inherited]
     if not nodes <= {harm.node for harm in near}:
         return False
-    # What all have alike turns by what it names alone; few of its nodes are looked at again.
+    # What all have alike turns only by what it names; few of its nodes are looked at again.
     hit = {
         each.finding if each.alike else each
         for each in near

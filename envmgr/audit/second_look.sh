@@ -1,5 +1,4 @@
-# The second look at nodes that differ, and at one that does not: what each shell's start read and set, the text of files, where paths lead.
-# Behind second_look.shell.sh and second_look.csh.sh.
+# The second look at nodes that differ, and at one that does not: what each shell's start read and set, the text of files, where paths lead. Behind shell.sh, csh.sh.
 : "${generation?}" "${look_seconds?}"
 # Of a trace: `read<TAB>FILE`, also of files that its commands name, and `set<TAB>NAME<TAB>FILE:LINE` for the line that set NAME last: the nearest
 # one below /etc or in the home, for others share a vendor's file. What a folder of a home has is not named. A command (`:module`) is a NAME, too;
@@ -30,7 +29,7 @@ look_lines() { # KEY HOME
       head = text = $0
       sub(/: .*/, "", head); sub(/^\++/, "", head); sub(/^[^ ]*: /, "", text)
       if ((at = place(head)) == "") next
-      if (match(text, /^((export|declare|typeset|readonly)( -[a-zA-Z]+)* )?[A-Za-z_][A-Za-z0-9_]*[+]?=/)) {
+      if (assigns = match(text, /^((export|declare|typeset|readonly)( -[a-zA-Z]+)* )?[A-Za-z_][A-Za-z0-9_]*[+]?=/)) {
         name = substr(text, 1, RLENGTH); sub(/[+]?=$/, "", name); sub(/.* /, "", name)
         last[name] = at
         if (name == "MODULEPATH" && folder != "") {
@@ -44,7 +43,9 @@ look_lines() { # KEY HOME
         name = text; sub(/ .*/, "", name)
         last[":" name] = at
       }
-      if (text !~ /^[^ ]*=/) for (i = split(text, word, /[ \t"\047`=;()<>]+/); i > 0; i--) if (word[i] ~ /^\/[A-Za-z0-9_.+\/-]+$/ && !in_home(word[i])) { seen[word[i]]; if (word[i] ~ /^\/s?bin\//) seen["/usr" word[i]] }
+      if (assigns || toupper(text) ~ /TOKEN|SECRET|PASS|KEY|CRED/) next # it names no path that may be told
+      for (i = split(text, word, /[ \t"\047`=;()<>]+/); i > 0; i--) if (word[i] ~ /^\/[A-Za-z0-9_.+\/-]+$/ && length(word[i]) < 200 && !in_home(word[i]) && !(word[i] in seen) && named++ < 2000) {
+        seen[word[i]]; if (word[i] ~ /^\/s?bin\//) seen["/usr" word[i]] }
     }
     END {
       for (file in seen) print "@second_look." key "|read\t" file
@@ -57,9 +58,11 @@ look_shell() { # KEY ACCOUNT HOW
   with_limit "$look_seconds" "$0.trace" "$look_start" "$2" "$3"
   account_of "$2"
   look_lines "$1" "${account_home?}" >"$0.lines"
-  # Where links lead, too.
-  sed -n 's/.*|read\t//p' "$0.lines" | xargs -d '\n' -r realpath -m 2>/dev/null | sed "s/^/@second_look.$1|read	/" | sort -u - "$0.lines"
+  with_limit 2 "$0.real" look_real "$2"
+  cut -d: -f6 "$who" | sed 's|.*|^&/|' | grep -v -f - "$0.real" | sed "s/^/@second_look.$1|read	/" | sort -u - "$0.lines"
 }
+# Where links lead, as the account whose files name them: what hangs there is left behind.
+look_real() { sed -n 's/.*|read\t//p' "$0.lines" | (as "$1" xargs -d '\n' -r realpath -m); }
 
 # The lines of files that all may read, behind one empty line for each file that was read. As root it reads them as nobody, for whom the way must be open, too.
 look_text='BEGIN {

@@ -41,10 +41,10 @@ whole_path() {
 
 # account_of NAME: what getent said of it, if it is one of the probe's accounts. No process: each shell asks.
 account_of() {
-  while IFS=: read -r account_name _ account_uid account_gid _ account_home _; do
+  while IFS=: read -r account_name _ account_uid account_gid _ account_home account_shell; do
     [ "$account_name" != "$1" ] || return 0
   done <"${who?}"
-  account_uid='' account_gid='' account_home=''
+  account_uid='' account_gid='' account_home='' account_shell=''
   return 1
 } 2>/dev/null
 

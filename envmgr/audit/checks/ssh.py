@@ -21,13 +21,14 @@ def judge(evidence: Evidence) -> Rows:
     for values in values_of_like_nodes(evidence.fleet.by_value("ssh.user"), evidence):
         for said in sorted(values.keys() - {"in", "no job"}) if "in" in values else ():
             yield evidence.say("refused", values[said], said=said, right=as_on(values["in"]))
-    shell = replace(evidence.user_login, context=next(each for each in CONTEXTS if each.name == "bash-ssh"))
+    at = replace(evidence.user_login, context=next(each for each in CONTEXTS if each.name == "bash-ssh"))
     for values in values_of_like_nodes(evidence.fleet.by_value("ssh.runs"), evidence):
-        well = [runs for runs in values if "module" in runs]
+        well = [runs for runs in values if "module" in runs.split()]
         for runs in sorted(values.keys() - {*well}) if well or evidence.published else ():
-            said = "has no `module`" if "ran" in runs else "does not run"
-            if well or "ran" in runs:
-                yield evidence.say("lacks", values[runs], shell, None if well else "warning", said=said, runs=runs)
+            program, *has = runs.split() or [""]
+            if well or has:
+                said = "has no `module`" if has else "does not run"
+                yield evidence.say("lacks", values[runs], at, None if well else "warning", said=said, program=program)
 
 
 CHECK = Check(judge=judge, probe=scripts(__file__, "node"))

@@ -57,18 +57,19 @@ def test_site_that_lets_users_in_nowhere_or_where_they_have_a_job_is_not_accused
 def test_what_ssh_says_is_one_word_for_all_nodes(said: str, status: int, fact: str | None, tmp_path: Path) -> None:
     (tmp_path / "said").write_text(said)
     stage = tmp_path / "stage.sh"
-    given = assign(mark="", who="", room=str(tmp_path), user="nobody")
+    (tmp_path / "who").write_text("nobody:x:65534:65534::/:/bin/zsh\n")
+    given = assign(mark="", who=str(tmp_path / "who"), room=str(tmp_path), user="nobody")
     as_ = f"as() {{ cat {tmp_path}/said >&2; return {status}; }}; id() {{ echo 0; }}\n"  # the ssh itself, by root
     library = script_text(probe.__file__, "library.sh")
     stage.write_text(f"{given}{library}{as_}{script_text(ssh.__file__, 'node.sh')}")
     done = subprocess.run(["/bin/sh", stage], capture_output=True, text=True, check=True)
-    runs = "@ssh.runs=/usr/sbin/nologin\n" if fact == "in" else ""
+    runs = "@ssh.runs=/bin/zsh \n" if fact == "in" else ""
     assert done.stdout == ("" if fact is None else f"{runs}@ssh.user={fact}\n")
 
 
 def test_command_that_does_not_run_or_has_no_module() -> None:
     runs = ("/bin/bash ran module", "/bin/sh ran", "/bin/bash", "/bin/zsh ran module")
     well, bare, forced, other = ({**IN, "ssh.runs": each} for each in runs)
-    lines = [each.split(": its shell")[0].split("over ssh ")[1] for each in findings(bare, well, forced, other)]
+    lines = [each.split(";")[0].split("over ssh ")[1] for each in findings(bare, well, forced, other)]
     assert sorted(lines) == ["does not run", "has no `module`"]
     assert findings(bare, bare, bare)[0].startswith("warning c[1-3]: sshd: a command of alice over ssh has no `module`")

@@ -18,11 +18,13 @@ BASH = f"""export MY_API_TOKEN={MARKER} db_pass={MARKER} AWS_SECRET={MARKER} CRE
 export PROXY=http://me:{MARKER}@proxy:1/ PGOPTIONS='-c password={MARKER}'
 alias leak='curl -H token:{MARKER}'
 alias site='curl http://me:{MARKER}@host/'
+export OTHER_TOKEN=/{MARKER}; : --password /{MARKER}; : /tmp/link
 f() {{ login --password {MARKER}; }}
 """
 CSH = f"""setenv MY_API_TOKEN {MARKER}
 setenv PROXY http://me:{MARKER}@proxy:1/
 alias leak 'curl -H token:{MARKER}'
+setenv OTHER_TOKEN /{MARKER}; : --password /{MARKER}
 """
 OPEN = {
     "etc/profile": BASH + "export -f f\n",
@@ -68,6 +70,7 @@ def test_no_answer_has_a_secret_that_lies_on_the_node() -> None:
         node.write(closed, 0o600)
         for shut in ("etc/shut", *(f"{home}/shut" for home in homes)):
             (node.root / shut).chmod(0o700)
+        (node.root / "tmp/link").symlink_to(f"/{homes[0]}/shut/{MARKER}")
         before = node.files()
         answer = node.ask(join_probes(parts, plan))
         assert node.files() == before

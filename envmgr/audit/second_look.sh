@@ -59,10 +59,9 @@ look_shell() { # KEY ACCOUNT HOW
   account_of "$2"
   look_lines "$1" "${account_home?}" >"$0.lines"
   with_limit 2 "$0.real" look_real "$2"
-  cut -d: -f6 "$who" | sed 's|.*|^&/|' | grep -v -f - "$0.real" | sed "s/^/@second_look.$1|read	/" | sort -u - "$0.lines"
+  cut -d: -f6 "${who?}" | sed 's|.*|^&/|' | grep -v -f - "$0.real" | sed "s/^/@second_look.$1|read	/" | sort -u - "$0.lines"
 }
-# Where links lead, as the account whose files name them: what hangs there is left behind.
-look_real() { sed -n 's/.*|read\t//p' "$0.lines" | (as "$1" xargs -d '\n' -r realpath -m); }
+look_real() { sed -n 's/.*|read\t//p' "$0.lines" | (as "$1" xargs -d '\n' -r realpath -m); } # as the account whose files name them
 
 # The lines of files that all may read, behind one empty line for each file that was read. As root it reads them as nobody, for whom the way must be open, too.
 look_text='BEGIN {

@@ -9,7 +9,6 @@ unfit() { put probe "$1"; exit 0; }
 for odd in awk cat chmod cut date env find getent grep head id mkdir mkfifo mktemp readlink rm sed sha256sum sort stat tail tr uname wc xargs; do
   command -v "$odd" >/dev/null || unfit "/usr/bin/$odd is not there, or cannot be executed"
 done
-# A library of theirs may be gone.
 for odd in 'awk BEGIN{}' 'find --version' 'sed --version' 'sort --version'; do said=$($odd 2>&1 >/dev/null) || unfit "${odd%% *} does not run: $said"; done
 trap 'trap "" HUP INT TERM PIPE; [ -z "$tmp" ] || rm -rf "$tmp"' EXIT
 trap 'trap "" HUP INT TERM PIPE; exit 1' HUP INT TERM PIPE

@@ -43,7 +43,7 @@ look_lines() { # KEY HOME
         name = text; sub(/ .*/, "", name)
         last[":" name] = at
       }
-      if (assigns || toupper(text) ~ /TOKEN|SECRET|PASS|KEY|CRED/) next # it names no path that may be told
+      if (assigns || toupper(text) ~ /TOKEN|SECRET|PASS|KEY|CRED/) next # no path of it may leave the node
       for (i = split(text, word, /[ \t"\047`=;()<>]+/); i > 0; i--) if (word[i] ~ /^\/[A-Za-z0-9_.+\/-]+$/ && length(word[i]) < 200 && !in_home(word[i]) && !(word[i] in seen) && named++ < 2000) {
         seen[word[i]]; if (word[i] ~ /^\/s?bin\//) seen["/usr" word[i]] }
     }

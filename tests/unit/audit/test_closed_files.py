@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import envmgr
 from envmgr.audit.checks import mount, saved_collections, signature, software
 from envmgr.audit.model import Check
 from envmgr.audit.openings import let_in
@@ -179,6 +180,18 @@ def test_folder_is_given_only_where_nobody_else_can_put_a_link(tmp_path: Path) -
     (tmp_path / "mine").chmod(0o777)
     (tmp_path / "mine/x").mkdir()
     assert give_place("rsw", tmp_path / "mine/x").startswith("`namei -l ")
+
+
+def test_no_other_code_writes_a_command_that_opens_into_a_hint() -> None:
+    writes = re.compile(r"[`\"'](chmod|chown|setfacl) -?\S|(put|echo|printf|say)\b.*\b(chmod|chown|setfacl) ")
+    package = Path(envmgr.__file__).parent
+    files = [path for of in ("*.py", "*.sh", "*.yaml") for path in package.rglob(of) if writes.search(path.read_text())]
+    assert {path.name for path in files} == {
+        "modes.py",
+        "table.py",
+        "kinds.yaml",
+        "alike.yaml",
+    }  # which say what is right
 
 
 def test_only_envmgrs_own_public_files_are_opened() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,8 +42,7 @@ def judge(
     """
     loose = [one for check in checks.values() for one in rows_of(check, evidence)]
     loose += [Loose(finding) for finding in (*_not_here(evidence), *joined(_not_looked_at(evidence, checks)))]
-    dead = frozenset(node for check in checks.values() for node in check.explained(evidence))
-    left = [*same_on_nodes(_without_consequences(loose, dead, checks))]
+    left = [*same_on_nodes(loose)]
     places = tuple(place.only(kinds) for place in places_of(evidence)) if "inventory" in checks else ()
     return AuditJudged(by_what_differs(left, places, evidence, look_again), places, tuple(loose))
 
@@ -74,17 +73,6 @@ def _of_fact(key: str, fact: Fact, fleet: Fleet, evidence: Evidence, shell: Aske
         for said, nodes in by(f"{beginning}{name}").items():
             given: dict[str, Any] = dict(zip(fact.fields, fields_of(said, len(fact.fields)), strict=False))
             yield evidence.say(fact, nodes, shell, **{"value": said, "name": name, **given})
-
-
-def _without_consequences(loose: Iterable[Loose], dead: frozenset[str], checks: Mapping[str, Check]) -> Iterator[Loose]:
-    """Drop the consequences on `dead` nodes, where modules cannot work at all, and keep only the cause."""
-    needy = {name for name, check in checks.items() if "modules" in check.wants and dead}
-    for one in loose:
-        gone = dead & one.nodes if one.finding.check in needy else dead & {""}
-        if not gone:
-            yield one
-        elif one.finding.nodes and (left := one.nodes - gone):
-            yield replace(one, finding=replace(one.finding, nodes=fold(left)))
 
 
 def _not_here(evidence: Evidence) -> Iterable[AuditFinding]:

@@ -172,7 +172,7 @@ Rows = Iterator[Loose]
 ProbeTexts = Mapping[ProbeStage, str]
 """Stage -> the shell text that asks there."""
 Probe = Callable[[AuditPlan], ProbeTexts]
-Want = Literal["slurm", "published", "modules"]
+Want = Literal["slurm", "published"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,18 +184,15 @@ class Check:
 
     `probe` gives POSIX shell text by stage, as for `ProbePart`. The text can also use `$generation` (a folder, or
     empty) and `$samples`. `judge` yields the other findings; it is pure. `ask_controller` asks this host after nodes
-    have answered; `evidence.answer` returns its result, by type. `explained` names nodes on which modules cannot work at
-    all, for a reason that this check reports: checks that want `modules` report nothing about them.
+    have answered; `evidence.answer` returns its result, by type.
 
-    `wants` lists what the check needs. `slurm` is read into the evidence only for a check that wants it. With `published`, it has nothing to look at if nothing is published. With
-    `modules`, its findings follow from a missing Lmod or an unreachable prefix. `loads` means that it loads modules in
+    `wants` lists what the check needs. `slurm` is read into the evidence only for a check that wants it. With `published`, it has nothing to look at if nothing is published. `loads` means that it loads modules in
     each context, or looks at what was loaded, and so runs after checks of what a shell inherits.
     """
 
     judge: Callable[[Evidence], Iterable[Loose]] = lambda _: ()
     probe: Probe = lambda _: {}
     ask_controller: Callable[[Controller, Evidence], object] = lambda *_: None
-    explained: Callable[[Evidence], frozenset[str]] = lambda _: frozenset()
     wants: frozenset[Want] = frozenset()
     loads: bool = False
     table: CheckTable = NO_TABLE

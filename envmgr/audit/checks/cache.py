@@ -10,4 +10,4 @@ from __future__ import annotations
 
 from envmgr.audit.model import Check, scripts
 
-CHECK = Check(probe=scripts(__file__, "login"), wants=frozenset({"modules"}))
+CHECK = Check(probe=scripts(__file__, "login"))

@@ -126,4 +126,4 @@ def _generations(shell: AskedShell, look: Look, numbers: list[str], published: P
         yield say("another_generation", hint=fix, shown=shown, wanted=wanted)
 
 
-CHECK = Check(judge=judge, probe=probe, wants=frozenset({"modules"}), loads=True)
+CHECK = Check(judge=judge, probe=probe, loads=True)

@@ -59,4 +59,4 @@ def _sum(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-CHECK = Check(judge=judge, probe=probe, wants=frozenset({"published", "modules"}))
+CHECK = Check(judge=judge, probe=probe, wants=frozenset({"published"}))

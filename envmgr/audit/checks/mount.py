@@ -6,7 +6,7 @@ only to nodes that answered, also the one about the ordinary user's access to th
 that of `mount:` in site.yaml; how mounts of like nodes differ is compared in the inventory.
 
 Other network mounts of a node, and mounts of programs (sshfs), must answer, too. A shell that touches a mount without
-an answer never ends. What shells lack on such a node is not reported separately, and no job is sent there.
+an answer never ends. What shells lack on such a node follows from it, and no job is sent there.
 """
 
 from __future__ import annotations
@@ -39,12 +39,6 @@ def ask_controller(controller: Controller, evidence: Evidence) -> frozenset[str]
     """Return the nodes of `mount.writable` in site.yaml."""
     writable = evidence.site.mount.writable
     return None if writable is None else frozenset(controller.nodes(writable))
-
-
-def _without_prefix(evidence: Evidence) -> frozenset[str]:
-    """Return the nodes whose shells find nothing of the prefix, as users cannot reach it, or hang on another mount."""
-    stopped = evidence.fleet.sound.only(lambda facts: "mount.user_stopped" in facts)
-    return frozenset([*stopped.nodes, *evidence.fleet.only(_hangs_shells).nodes])
 
 
 def _hangs_shells(facts: Facts) -> bool:
@@ -133,4 +127,4 @@ def _source(facts: Facts) -> str:
     return source if ":" in source or root == "/" else f"{source}[{root}]"
 
 
-CHECK = Check(judge=judge, probe=probe, ask_controller=ask_controller, explained=_without_prefix)
+CHECK = Check(judge=judge, probe=probe, ask_controller=ask_controller)

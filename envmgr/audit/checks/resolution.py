@@ -71,4 +71,4 @@ def _first_places(avail: str) -> dict[str, str]:
     return places
 
 
-CHECK = Check(judge=judge, probe=probe, wants=frozenset({"modules"}))
+CHECK = Check(judge=judge, probe=probe)

@@ -49,4 +49,4 @@ def _hook(hook: str, look: Look) -> Iterator[Said]:
         yield say("not_loaded", named=short(look.get("hook.named")) or "not set", hook=HOOK)
 
 
-CHECK = Check(judge=judge, probe=probe, wants=frozenset({"published", "modules"}), loads=True)
+CHECK = Check(judge=judge, probe=probe, wants=frozenset({"published"}), loads=True)

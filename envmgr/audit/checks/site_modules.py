@@ -111,4 +111,4 @@ def _unknown(said: str | None) -> str:
     return (match[1] or match[2]).replace('"', "").strip() if match else ""
 
 
-CHECK = Check(judge=judge, probe=probe, wants=frozenset({"modules"}))
+CHECK = Check(judge=judge, probe=probe)

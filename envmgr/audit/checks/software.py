@@ -150,4 +150,4 @@ def _inside(install: ExpectedInstall, evidence: Evidence) -> Rows:
                 yield evidence.say("inside", nodes, shell, entry=entry, path=path, name=name, found=found, kind=kind)
 
 
-CHECK = Check(judge=judge, probe=probe, wants=frozenset({"published", "modules"}), loads=True)
+CHECK = Check(judge=judge, probe=probe, wants=frozenset({"published"}), loads=True)

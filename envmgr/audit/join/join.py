@@ -76,7 +76,7 @@ class OfNode:
         lost = self._first(lambda each: any(each.path == _file(at) or holds(each, _file(at)) for at in usual))
         # A file that does other things than on nodes that are right reads another one.
         if lost is None and place and not self._is_read_elsewhere(place, *_shell(of.where)):
-            return Root(place)
+            return self._line(place)
         read, leads, user = self._view.read(self.node, *_shell(of.where)), _leads_below(of, self._view), self._view.user
         below = (
             lambda each: self._names(each, name.lstrip(":")),
@@ -87,6 +87,8 @@ class OfNode:
             lambda each: each.kind == "account" and each.key.split(" ")[0] == user and _shell(of.where)[1] == "user",
         )
         found = lost or next(filter(None, map(self._first, below)), None)
+        if found is None and of.kind == "module":  # which one is loaded depends on the folders of modules
+            found = next((each for each in self.all if each.kind == "moddir" and each.where.endswith(".user.")), None)
         if found is not None:
             return self.root(found)
         return Root(place) if place and place not in usual else own
@@ -95,7 +97,8 @@ class OfNode:
         """Return what differences that have one root share."""
         _, usual = self._places(of.where, KINDS[of.kind].sets(of.key)) if of.where else ("", set[str]())
         files = {_file(place) for place in usual} - {""}
-        return [(self.node, of.kind, of.key, of.value or ""), *((self.node, of.where, file) for file in files)]
+        key = of.key.partition(" ")[2] if of.kind == "module" else of.key  # of what one module sets, and another brings
+        return [(self.node, of.kind, key, of.value or ""), *((self.node, of.where, file) for file in files)]
 
     def state(self, root: Root) -> str:
         """Return what a root is here: of nodes on which it is something else each has its own cause."""
@@ -112,7 +115,8 @@ class OfNode:
 
     def _names(self, of: Difference, name: str) -> bool:
         return any(
-            re.search(rf"\b{re.escape(name)}\b", line) for line in self._view.lines.get((self.node, of.path), ())
+            re.search(rf"(?<!\w){re.escape(name)}(?!\w)", line)
+            for line in self._view.lines.get((self.node, of.path), ())
         )
 
     def explain(self, harm: Harm, *, traced: bool = True) -> Root | None:
@@ -125,8 +129,14 @@ class OfNode:
         ]
         best = min(ranked, default=None)
         if traced and (best is None or best[0] >= relations.TRACED) and (place := self.traced(harm)):
-            return Root(place)
+            return self._line(place)
         return None if best is None else self.root(best[4])
+
+    def _line(self, place: str) -> Root:
+        """Return FILE:LINE as a root, or else, of a file that is right, the lines that read it here and do not elsewhere."""
+        differs = self._first(lambda each: each.path == _file(place))
+        reader = None if differs else self._first(lambda each: self._names(each, _file(place)))
+        return Root(place) if reader is None else self.root(reader)
 
     def traced(self, harm: Harm) -> str:
         """Return FILE:LINE that the harm, or the trace of its shell, names."""
@@ -247,6 +257,7 @@ def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], sender: str
     """Yield each harm with its root, its own text if nothing explains it."""
     first: dict[tuple[str, str, str, bool], tuple[int, Root]] = {}
     known: dict[tuple[str, str, str], Root] = {}
+    stopped: dict[tuple[str, bool], Root] = {}
     states: list[tuple[Harm, Root]] = []
     told_by: dict[str, list[tuple[str, Root]]] = {}
     explained = [(harm, _explanation(harm, of_node)) for harm in (_sent(of, of_node, sender) for of in harms)]
@@ -265,7 +276,10 @@ def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], sender: str
         elif not harm.paths and not harm.names:
             root = known.get(alike)
         repeated = (of for said, of in told_by.get(harm.node, ()) if harm.finding.found.endswith(f": {said}"))
-        found = next(repeated, None) or root or known.get(same) or Root(f"said: {harm.finding.found}")
+        said = stopped.get((harm.node, harm.alike)) or Root(f"said: {harm.finding.found}")
+        found = next(repeated, None) or root or known.get(same) or said
+        if harm.finding.check == "mount" and harm.finding.severity == "error":
+            stopped.setdefault((harm.node, harm.alike), found)  # where modules cannot work at all
         if harm.context is not None and harm.breaks:
             shell = (harm.node, harm.context.name, harm.account, harm.alike)
             stage, before = first.setdefault(shell, (harm.stage, found))

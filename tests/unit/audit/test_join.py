@@ -448,6 +448,18 @@ def test_stage_of_a_login_shell_that_ends_follows_from_what_that_shell_reads() -
     assert told[0].endswith("> asking Lmod in a login shell: the shell ended")
 
 
+def test_file_that_a_shell_reads_on_this_node_alone_follows_from_the_lines_that_read_it() -> None:
+    told = judged(
+        {f"{LOGIN}inventory.env": r"FOO\ta", "inventory.file": rf"/etc/x\t{OTHER}"},
+        usual={f"{LOGIN}inventory.env": "", "inventory.file": rf"/etc/x\t{FILE}"},
+        seen={
+            "c1": {"second_look.text./etc/x": "a"},
+            "c2": {"second_look.text./etc/x": ". /etc/l.sh", "second_look.bash-login.user": r"set\tFOO\t/etc/l.sh:4"},
+        },
+    )
+    assert head(told) == "note c2: /etc/x: /etc/x is not as on others (and 1 difference that come with it)"
+
+
 def test_line_that_sets_it_on_healthy_nodes_too_explains_nothing() -> None:
     told = judged(
         {"inventory.pkg": r"x\t2"},

@@ -1,5 +1,5 @@
-# Modulefiles that other tools made: in the folders of this user's MODULEPATH, but for the prefix's, the content of each file, what the user cannot
-# read, and the paths of software that they name and that are not there. Behind named_paths.sh. What a server does not tell in time is closed.
+# Modulefiles that other tools made: in the folders of this user's MODULEPATH and in those that modules open, but for the prefix's, the content of each file, what
+# the user cannot read, and the paths of software that they name and that are not there. Behind opened.sh, named_paths.sh. What a server does not tell in time is closed.
 : "${prefix?}" "${room?}" "${modules_most?}" "${modules_seconds?}"
 modules_modfile() { # FOLDER
   cd "$1" || return
@@ -30,10 +30,10 @@ modules_modpath() { # FOLDER: what they name, but for the system's own
   ' "$named_there" "$room/modules.absent" | head -n 100
 }
 modules_look() {
-  printf '%s\n' "${MODULEPATH-}" | tr : '\n' | sed 's|//*$||' | grep '^/' | grep -v -F -e "$prefix/" | sort -u >"$room/modules.folders"
+  [ -z "${module_cmd?}" ] || effect_mark=$room opened_folders
+  { printf '%s\n' "${MODULEPATH-}" | tr : '\n' && cut -d'|' -f1 "$room/opened" 2>/dev/null; } | sed 's|//*$||' | grep '^/' | grep -v -F -e "$prefix/" | sort -u >"$room/modules.folders"
   for modules_kind in modfile modpath; do
-    modules_looked=yes
-    sed 's/.*/modfile	&\/	looked at/' "$room/modules.folders"
+    modules_looked=yes && sed 's/.*/modfile	&\/	looked at/' "$room/modules.folders"
     while IFS= read -r modules_folder; do
       [ -d "$modules_folder" ] || continue
       with_limit "$modules_seconds" "$room/modules" "modules_$modules_kind" "$modules_folder"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from envmgr.audit.inventory.alike_rows import ROWS
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.shell.shared_shell import shared
+from envmgr.audit.shell.shared_shell import opened, shared
 from envmgr.probe.model import ProbePart, ProbeStage
 from envmgr.system.shelltext import assign, script_text
 
@@ -41,4 +41,4 @@ def _given(plan: AuditPlan, *, whole: Iterable[str] = (), only: Iterable[str] = 
 def _of_modules(plan: AuditPlan) -> str:
     most, seconds = (_DEEP, 30) if plan.request.deep else (_FILES, 10)
     given = assign(modules_most=most, modules_seconds=min(plan.seconds, seconds))
-    return given + shared("named_paths") + script_text(__file__, "modules.sh")
+    return opened(plan.day, plan.seconds) + shared("named_paths") + given + script_text(__file__, "modules.sh")

@@ -61,9 +61,9 @@ inventory_paths() {
   [ -n "$inventory_login" ] || return 0
   inventory_home
   command -v module >/dev/null || return 0
-  printf '\002avail\n'
-  PATH=$inventory_brought
+  printf '\002avail\n' && PATH=$inventory_brought
   module -t avail 2>&1
+  printf '\n\002default\n' && module -t -d avail 2>&1
   printf '\002\nlooked\tavail\n'
 }
 
@@ -124,7 +124,7 @@ inventory_look() (
         by_session = "^(_|PWD|OLDPWD|SHLVL|HOST|HOSTNAME|TERM|COLUMNS|LINES|MAIL|HISTFILE|LS_COLORS|SSH_.*|XDG_(SESSION|RUNTIME|SEAT|VTNR).*|DBUS_.*|KRB5CCNAME|INVOCATION_ID|JOURNAL_STREAM|PMIX?_.*|ROCR_.*|GPU_DEVICE_ORDINAL|SRUN_DEBUG|_ModuleTable.*|__LMOD.*|__Init.*|ENVMGR_.*|inventory_.*|host_name|BASH_FUNC_.*)$"
         if (job != "") by_session = by_session "|^(SLURM_.*|XDG_.*|CUDA_VISIBLE_DEVICES|ZE_AFFINITY_MASK)$"
       }
-      substr($0, 1, 1) == "\002" { mode = substr($0, 2); next }
+      substr($0, 1, 1) == "\002" { mode = substr($0, 2); folder = ""; next }
       mode == "alias" {
         sub(/^alias ([-+][a-zA-Z-]* )*/, "")
         at = index($0, "=")
@@ -159,11 +159,11 @@ inventory_look() (
         tell("env", name, value)
         next
       }
-      mode == "avail" {
+      mode == "avail" || mode == "default" {
         if ($0 ~ /^\/.*:$/) { folder = substr($0, 1, length($0) - 1); next }
         mark = ""
         if (match($0, /\([^()]*\)$/)) { mark = " " substr($0, RSTART); $0 = substr($0, 1, RSTART - 1) }
-        if (folder != "" && $0 != "" && $0 !~ /\/$/) print "avail\t" folder " " $0 "\tis listed" mark
+        if (folder != "" && $0 != "" && $0 !~ /\/$/) print "avail\t" folder " " $0 "\tis " (mode == "avail" ? "listed" : "the default") mark
         next
       }
       $1 == "private" { private("home", $2, $3); next }

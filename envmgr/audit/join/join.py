@@ -84,6 +84,7 @@ class OfNode:
             lambda each: any(holds(each, path) for path in read),
             lambda each: of.key == "said" and relations.is_name_in(each, f"{of.value}"),
             lambda each: relations.configures(each, f"{of.where}..".split(".")[1]),
+            lambda each: relations.configures(each, of.kind),
             lambda each: each.kind == "account" and each.key.split(" ")[0] == user and _shell(of.where)[1] == "user",
         )
         found = lost or next(filter(None, map(self._first, below)), None)

@@ -475,17 +475,8 @@ def test_folder_below_the_root_holds_what_is_named_and_what_variables_name() -> 
     folders = {"inventory.dir": r"/tmp\t1777 root:root", f"{LOGIN}inventory.folder": r"TMPDIR\t/tmp writable"}
     closed = {"inventory.dir": r"/tmp\t750 root:root", f"{LOGIN}inventory.folder": r"TMPDIR\t/tmp closed"}
     told = judged(closed, harm("/tmp/x/context.sh: Permission denied"), usual=folders)
-    assert (
-        len(
-            judged(
-                closed,
-                harm("no start: /tmp/x: Permission denied"),
-                replace(harm("no start: 2"), context="csh"),
-                usual=folders,
-            )
-        )
-        == 1
-    )
+    shells = (harm("no start: /tmp/x: Permission denied"), replace(harm("no start: 2"), context="csh"))
+    assert len(judged(closed, *shells, usual=folders)) == 1
     assert told == [
         (
             "error c2: /tmp: /tmp is 750 root:root; 1777 root:root on others (and 1 difference that come with it) | "

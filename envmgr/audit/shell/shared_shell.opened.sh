@@ -14,11 +14,11 @@ opened_files() {
   cd "$1" && find -L . -type f ! -name '.*' ! -path '*/.*/*' ${2:+-exec grep -l -s -E -e "$2" '{}' +} 2>/dev/null
 }
 opened_folders() {
+  printf '%s\n' "${MODULEPATH-}" | tr : '\n' | sed 's|//*$||' | grep '^/' | grep -v -F -e "$prefix/" >"$room/opened.path"
+  opened_path=$(paste -sd : "$room/opened.path")
   if [ -e "$room/opened" ]; then return; fi
   : >"$room/opened"
   opened_end=$(($(date +%s) + opened_seconds)) opened_left=24
-  printf '%s\n' "${MODULEPATH-}" | tr : '\n' | sed 's|//*$||' | grep '^/' | grep -v -F -e "$prefix/" >"$room/opened.path"
-  opened_path=$(paste -sd : "$room/opened.path")
   sed 's/$/|/' "$room/opened.path" >"$room/opened.look"
   for _ in 1 2 3; do
     [ -s "$room/opened.look" ] || break

@@ -170,7 +170,7 @@ inventory_accounts() {
       print "account\t" $1 " ends\t" (over ? "with its password, which is over" : $8 == "" ? "never" : $8 ($8 < today ? " is over" : ""))
     }'
   else
-    printf 'closed\taccount ends\n'
+    printf 'closed\taccount %s ends\n' $user $build_user
   fi
   for inventory_name in /etc/nologin /run/nologin; do [ ! -e "$inventory_name" ] || printf 'account\t%s\tno user may log in\n' "$inventory_name"; done
 }

@@ -10,7 +10,7 @@ from envmgr.audit.inventory.kinds import Scope
 from envmgr.audit.inventory.modules import read_modules
 from envmgr.audit.model import Evidence
 from envmgr.nodes.slurm import slurm_names
-from envmgr.probe.model import Group
+from envmgr.probe.model import NO_FLEET, Group
 
 _SLURM = "slurm"
 _IN_JOBS = ("account", "daemon", "file", "limit", "link", "prog")  # a job may have mounts and folders of its own
@@ -18,7 +18,8 @@ _IN_JOBS = ("account", "daemon", "file", "limit", "link", "prog")  # a job may h
 
 def places_of(evidence: Evidence) -> tuple[Place, ...]:
     """Return all places, read from what nodes and this host's Slurm answered."""
-    nodes = _read("nodes", "", "node", (*evidence.fleet.groups, *evidence.here.groups))
+    here = evidence.here if "ssh" in evidence.ways else NO_FLEET  # jobs cannot look at all that root can
+    nodes = _read("nodes", "", "node", (*evidence.fleet.groups, *here.groups))
     in_job = _read("", "", "node", evidence.in_job.groups).only(_IN_JOBS)
     found = [replace(nodes, told=(*nodes.told, *in_job.told))]
     found += [_looked_into(_read(f"modules ({evidence.plan.user})", "", "login", evidence.shells.groups))]

@@ -115,10 +115,8 @@ class OfNode:
         return seen.place(self.node, context, account, name), usual
 
     def _names(self, of: Difference, name: str) -> bool:
-        return any(
-            re.search(rf"(?<!\w){re.escape(name)}(?!\w)", line)
-            for line in self._view.lines.get((self.node, of.path), ())
-        )
+        lines = "\n".join(self._view.lines.get((self.node, of.path), ()))
+        return bool(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", lines))
 
     def explain(self, harm: Harm, *, traced: bool = True) -> Root | None:
         """Return what explains a harm of this node; None if nothing that differs, or that is `traced`, has a relation to it."""

@@ -89,7 +89,8 @@ def test_stopped_slurmd_is_told_while_ssh_is_well(audited: Audited) -> None:
         found = audited.findings(*BOTH, code=1)
     # Slurm says so too once its SlurmdTimeout is over.
     found = [(*rest, text.replace("down, not responding", "down")) for *rest, text in found]
-    assert found == [
+    assert found[0][:4] == ("error", "inventory", "c2", "daemon slurmd")
+    assert found[1:] == [
         ("error", "slurm", "c2", "Slurm", "down: slurmd-stopped"),
         (
             "error",

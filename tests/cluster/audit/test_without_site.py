@@ -90,13 +90,13 @@ DRIFTS = {
         "c3",
         f"mv {LOCAL}/pkgs/blast /root/",
         f"mv /root/blast {LOCAL}/pkgs/",
-        f"{LOCAL}/pkgs/blast/2.14",
+        f"{LOCAL}/pkgs/blast",
     ),
     "program-does-not-start": (
         "c1",
         f"sed -i '1s|.*|#!/gone/sh|' {LOCAL}/pkgs/blast/2.14/bin/blast-run",
         f"sed -i '1s|.*|#!/bin/sh|' {LOCAL}/pkgs/blast/2.14/bin/blast-run",
-        "blast/2.14",
+        f"{LOCAL}/pkgs/blast/2.14/bin/blast-run",
     ),
     "without-lmod": (
         "c3",
@@ -164,7 +164,7 @@ def test_metrics_of_an_audit_that_stands_alone(foreign: Foreign) -> None:
         foreign.cluster.sh("c2", "cluster-share mount", check=True)
     text = foreign.cluster.sh("login", f"cat {file}", check=True).stdout.splitlines()
     assert "envmgr_audit_success 1" in text
-    assert 'envmgr_audit_node_findings{node="c2",check="inventory",severity="error"} 1' in text
+    assert 'envmgr_audit_node_findings{node="c2",check="inventory",severity="warning"} 1' in text
     assert not [line for line in text if line.startswith("envmgr_published")]
 
 

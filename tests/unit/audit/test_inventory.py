@@ -98,7 +98,7 @@ def test_file_that_others_cannot_read_is_a_salted_digest_and_a_key_is_none(place
 def test_user_without_root_reads_what_it_can(place: Path) -> None:
     whole = read(node(place, ":", "setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"))
     assert whole.closed == frozenset()
-    assert {("account", "ends"), ("file", "/etc/sudoers")} <= whole.unread
+    assert {("account", "root ends"), ("file", "/etc/sudoers")} <= whole.unread
     assert whole.values["file", "/etc/sudoers"] == "- 440 root:root"
     assert len(whole.values["file", "/etc/profile"].split(" ")[0]) == 12
 

@@ -86,12 +86,7 @@ DRIFTS = {
         f"sed -i 's|intel/2024.0|intel/2023.1|' {LOCAL}/modulefiles/intel/2023.1",
         f"{LOCAL}/modulefiles/intel/2023.1",
     ),
-    "lost-program": (
-        "c3",
-        f"mv {LOCAL}/pkgs/blast /root/",
-        f"mv /root/blast {LOCAL}/pkgs/",
-        f"{LOCAL}/pkgs/blast",
-    ),
+    "lost-program": ("c3", f"mv {LOCAL}/pkgs/blast /root/", f"mv /root/blast {LOCAL}/pkgs/", f"{LOCAL}/pkgs/blast"),
     "program-does-not-start": (
         "c1",
         f"sed -i '1s|.*|#!/gone/sh|' {LOCAL}/pkgs/blast/2.14/bin/blast-run",

@@ -101,7 +101,7 @@ def why_unread(evidence: Evidence) -> Unread | None:
     elif seen:
         why = "is another folder on this host: it is not mounted here"
     else:
-        text = f"nothing is published in {evidence.site.prefix}, as this host sees it"
+        text = f"there is no {evidence.site.prefix}/current, as this host sees it: nothing is published, or it is lost"
         return Unread("no-published-generation", text)
     return Unread("prefix-away", "; ".join(filter(None, (f"{evidence.site.prefix} {why}", seen))))
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from envmgr.nodes.sets import expand
 from envmgr.publish.flip_checks import FlipLook, mend_of, severity_of
 from envmgr.publish.verify import Fault, LookedAt
 from envmgr.report import Finding, Lines, Result
@@ -55,9 +56,11 @@ class VerifyResult(Result):
         if self.flip:
             yield self.flip
         on = f", on {self.nodes}" if self.nodes else ", on no node" if self.not_verified else ""
-        wrong = {f.where.split("/")[1] for f in self.findings if f.check == "generation"}
+        unverified = {*expand(self.not_verified)} if self.not_verified else set[str]()
+        seen = [f for f in self.findings if not f.nodes or not unverified.issuperset(expand(f.nodes))]
+        wrong = {f.where.split("/")[1] for f in seen if f.check == "generation"}
         yield f"{counted(len(self.generations), 'generations')} verified{on}, {_differ(len(wrong), 'record')}"
-        bad = {f.where for f in self.findings if f.check == "install"}
+        bad = {f.where for f in seen if f.check == "install"}
         yield f"{counted(len(self.checked), 'installs')} verified{on}, {_differ(len(bad), 'manifest')}"
         if self.not_ours:
             wrong = {f.where for f in self.findings if f.check == "not-ours"}

@@ -114,7 +114,7 @@ def _holds_what_it_reads(harm: Harm, of: Difference, view: View) -> bool:
 
 def holds(of: Difference, path: str) -> bool:
     """Return whether a mount, link or folder that differs holds the path."""
-    kinds = ("mount", "link", "dir", "modfile")
+    kinds = ("mount", "link", "dir", "modfile", "modpath")
     return of.kind in kinds and of.path not in ("", "/") and path.startswith(f"{of.path}/")
 
 

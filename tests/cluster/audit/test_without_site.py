@@ -86,7 +86,12 @@ DRIFTS = {
         f"sed -i 's|intel/2024.0|intel/2023.1|' {LOCAL}/modulefiles/intel/2023.1",
         f"{LOCAL}/modulefiles/intel/2023.1",
     ),
-    "lost-program": ("c3", f"mv {LOCAL}/pkgs/blast /root/", f"mv /root/blast {LOCAL}/pkgs/", f"{LOCAL}/pkgs/blast"),
+    "lost-program": (
+        "c3",
+        f"mv {LOCAL}/pkgs/blast /root/",
+        f"mv /root/blast {LOCAL}/pkgs/",
+        f"{LOCAL}/pkgs/blast/2.14",
+    ),
     "program-does-not-start": (
         "c1",
         f"sed -i '1s|.*|#!/gone/sh|' {LOCAL}/pkgs/blast/2.14/bin/blast-run",
@@ -159,7 +164,7 @@ def test_metrics_of_an_audit_that_stands_alone(foreign: Foreign) -> None:
         foreign.cluster.sh("c2", "cluster-share mount", check=True)
     text = foreign.cluster.sh("login", f"cat {file}", check=True).stdout.splitlines()
     assert "envmgr_audit_success 1" in text
-    assert 'envmgr_audit_node_findings{node="c2",check="inventory",severity="warning"} 1' in text
+    assert 'envmgr_audit_node_findings{node="c2",check="inventory",severity="error"} 1' in text
     assert not [line for line in text if line.startswith("envmgr_published")]
 
 

@@ -259,7 +259,7 @@ def test_folder_of_a_file_that_a_shell_reads_explains_what_the_shell_lacks() -> 
         usual={f"{LOGIN}inventory.moddir": r"/opt/m\twritable", "inventory.dir": r"/etc/lmod\t755 root:root"},
         seen={"c1": {"second_look.bash-login.user": r"read\t/etc/lmod/.modulespath"}, "c2": {}},
     )
-    assert head(told).startswith("warning c2: /etc/lmod: /etc/lmod is 700 root:root; 755 root:root on others (and 1 ")
+    assert head(told).startswith("error c2: /etc/lmod: /etc/lmod is 700 root:root; 755 root:root on others (and 1 ")
 
 
 def test_what_harms_all_compute_nodes_is_wrong_though_a_login_node_alone_lacks_it() -> None:

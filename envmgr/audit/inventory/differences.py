@@ -84,10 +84,8 @@ def _of_place(place: Place, evidence: Evidence) -> Iterator[Difference]:
         if had is not None and KINDS[kind].baseline:
             odd = _changed(given, had.get((kind, key), {}), then[kind])
         else:
-            own = KINDS[kind].symptom and len(values) == sum(map(len, values.values())) >= QUORUM  # each has another
-            odd = (
-                _odd(given, evidence, kind if not place.where else _GOT[0]) if len(values) > 1 and not own else iter(())
-            )
+            each = KINDS[kind].symptom and len(values) == sum(map(len, values.values())) >= QUORUM  # has another
+            odd = iter(()) if each or len(values) <= 1 else _odd(given, evidence, _GOT[0] if place.where else kind)
         for value, right, nodes_of, others, known, apart in odd:
             yield Difference(kind, key, place.where, _said(value), _said(right), nodes_of, others, known, apart)
 

@@ -36,8 +36,8 @@ _SALTED = re.compile(r"~[0-9a-f]{12}\b")
 class KindRow(FrozenModel):
     """Words for differences whose key has the regex `key`, and that are `when`. What it lacks the next row has.
 
-    In `says` and `hint` stand `{key}`, `{how}` it differs, `{value}`, `{right}`, `{nodes}`; in a hint also the right `{mode}`, and the
-    `{options}` of a mount that are to be.
+    In `says` and `hint` stand `{key}`, `{how}` it differs, `{value}`, `{right}`, `{nodes}`; in a hint also the right `{mode}`, the
+    `{options}` of a mount that are to be, and its key `{again}` for each more of them.
     """
 
     key: str = ""
@@ -82,6 +82,7 @@ class InventoryKind(FrozenModel):
             "nodes": nodes,
             "mode": mode[0] if right and (mode := _MODE.search(right)) else "",
             "options": _missing_options(value, right),
+            "again": fill(" {key!q}", {"key": key}) * (f"{value}".count(" + ") - f"{right}".count(" + ") - bool(right)),
         }
         severity: Severity = next((row.severity for row in rows if row.severity is not None), "note")
         says = next((row.says for row in rows if row.says), "{key} is {value}; {right} on others")

@@ -37,16 +37,12 @@ def _seen_there(found: Sequence[Difference], wanted: Wanted, seen: Seen) -> Iter
             if value != right and (tree or (wanted.normal and (path in named or None not in (value, right)))):
                 kind, other = (value or right or "").split(" ")[0], (tree.others if tree else wanted.normal[:1])
                 nodes, known, apart = (tree.nodes, tree.known, tree.apart) if tree else ((node,), True, False)
-                yield Difference(kind, path, "", _value(value), _value(right), nodes, other, known, apart)
+                here, there = (of and of.partition(" ")[2] for of in (value, right))
+                yield Difference(kind, path, "", here, there, nodes, other, known, apart)
 
 
 def _is_in(of: Difference, tree: Difference) -> bool:
     return of.path.startswith(f"{tree.key}/") and not {*tree.nodes}.isdisjoint(of.nodes)
-
-
-def _value(seen_ways: str | None) -> str | None:
-    """Return what was reported of a path, `KIND VALUE`, without the kind."""
-    return None if seen_ways is None else seen_ways.partition(" ")[2]
 
 
 def lines_that_differ(found: Iterable[Difference], seen: Seen) -> Iterator[tuple[tuple[str, str], tuple[str, ...]]]:

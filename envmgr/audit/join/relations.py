@@ -75,13 +75,12 @@ def _below_mount(harm: Harm, of: Difference, view: View) -> bool:
 
 
 def _its_lines_name_it(harm: Harm, of: Difference, view: View) -> bool:
-    lines = " ".join(view.lines.get((harm.node, of.path), ()))
-    return any(re.search(rf"\b{name}\b", lines) for name in harm.names)
+    return any(re.search(rf"\b{name}\b", " ".join(view.lines.get((harm.node, of.path), ()))) for name in harm.names)
 
 
 def _of_its_service(harm: Harm, of: Difference, _: View) -> bool:
-    context = harm.context.name if harm.context else ""
-    return configures(of, f"{harm.finding.check}: {harm.text}") or configures(of, context)
+    ways = (f"{harm.finding.check}: {harm.text}", harm.context.name if harm.context else "")
+    return any(configures(of, way) for way in ways)
 
 
 def configures(of: Difference, way: str) -> bool:
@@ -144,7 +143,8 @@ def _below_or_above(harm: Harm, of: Difference, view: View) -> bool:
 def is_name_in(of: Difference, text: str) -> bool:
     """Return whether it is a program or a link whose name is said."""
     name = of.path.rpartition("/")[2].partition(".")[0]
-    return of.kind in ("prog", "link") and len(name) > 3 and name in re.findall(r"[\w+-]+", text)
+    least = 3 if of.path.endswith(".so") else 4
+    return of.kind in ("prog", "link") and len(name) >= least and name in re.findall(r"[\w+-]+", text)
 
 
 def _state_of_its_shell(harm: Harm, of: Difference, _: View) -> bool:

@@ -43,6 +43,7 @@ def test_rows_have_no_command_but_the_fixed_ones() -> None:
         ("nfs s:/x ro ro,vers=3", "nfs s:/x rw vers=3", "`mount -o remount,rw /m`"),
         ("ext4 /dev/sda rw + ext4 /dev/sda noexec,rw", "ext4 /dev/sda rw", "`mount -o remount,bind,exec /m`"),
         ("ext4 /dev/sda rw + tmpfs tmpfs rw", "ext4 /dev/sda rw", "`umount -l /m`, and out of /etc/fstab"),
+        ("tmpfs a rw + tmpfs a rw", None, "`umount -l /m /m`, and out of /etc/fstab"),
     ],
 )
 def test_mount_gets_its_options_back_and_what_is_over_it_goes(value: str, right: str, says: str) -> None:

@@ -41,10 +41,6 @@ def ask_controller(controller: Controller, evidence: Evidence) -> frozenset[str]
     return None if writable is None else frozenset(controller.nodes(writable))
 
 
-def _hangs_shells(facts: Facts) -> bool:
-    return "mount.hung" in facts and any(k.endswith("end") and v.startswith("no end") for k, v in facts.items())
-
-
 def judge(evidence: Evidence) -> Rows:
     fleet = evidence.mounts.only(lambda facts: "probe" not in facts)
     yield from looked_at(_for_users, evidence.fleet.sound, evidence)
@@ -75,10 +71,11 @@ def _for_users(look: Look) -> Iterator[Said]:
 
 
 def _hung(look: Look) -> Iterator[Said]:
-    """Yield other mounts that do not answer."""
+    """Yield other mounts that do not answer; an error where a shell of the node did not end."""
+    ends = [said for key, said in look.facts.items() if key.endswith("end")]
+    severity = "error" if any(said.startswith("no end") for said in ends) else "warning"
     for line in look.lines("mount.hung"):
         point, kind, source = fields_of(line, 3)
-        severity = "error" if _hangs_shells(look.facts) else "warning"
         yield say("hung", severity=severity, point=point, kind=kind, source=source, seconds=GATE_SECONDS)
 
 

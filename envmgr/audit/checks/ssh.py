@@ -2,8 +2,8 @@
 
 The audit itself logs in as an administrator, who may enter where users may not. So each node is entered once more, by a real
 ssh of the user from the node to itself: through AllowUsers, AllowGroups and their like, through PAM, and with the user's
-own keys. It is an error if a node does not let the user in, or a command there does not run or has no `module`, and a like node does;
-and if a node lets the user in, and a host that sends jobs does not.
+own keys. It is an error if a node does not let the user in, or a command there does not run or has no `module`, and a like node does.
+A login node must let the user in if a compute node does.
 
 A site may choose that users enter no compute node at all, or only nodes where they have a job (pam_slurm_adopt): that is
 no fault. What else differs in /etc/ssh, the keys of known hosts among it, is compared in the inventory.
@@ -20,7 +20,7 @@ from envmgr.probe.model import CONTEXTS
 
 def judge(evidence: Evidence) -> Rows:
     told = evidence.fleet.by_value("ssh.user")
-    of_login = {**evidence.here.by_value("ssh.user"), "in": told.get("in", ())}
+    of_login = {**evidence.here.among(evidence.login).by_value("ssh.user"), "in": told.get("in", ())}
     for values in (*values_of_like_nodes(told, evidence), of_login):
         for said in sorted(values.keys() - {"in", "no job"}) if values.get("in") else ():
             yield evidence.say("refused", values[said], said=said, right=as_on(values["in"]))

@@ -37,7 +37,7 @@ class KindRow(FrozenModel):
     """Words for differences whose key has the regex `key`, and that are `when`. What it lacks the next row has.
 
     In `says` and `hint` stand `{key}`, `{how}` it differs, `{value}`, `{right}`, `{nodes}`; in a hint also the right `{mode}`, the
-    `{options}` of a mount that are to be, and its key `{again}` for each more of them.
+    `{options}` of a mount that are to be, and `{again}`: the key once more for each further mount at that place.
     """
 
     key: str = ""

@@ -276,7 +276,8 @@ def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], sender: str
             root = known.get(alike)
         repeated = (of for said, of in told_by.get(harm.node, ()) if harm.finding.found.endswith(f": {said}"))
         stop = stopped.get((harm.node, harm.alike))
-        root = stop if stop and (root is None or " " in root.name) else root  # no path: a symptom, as `env PATH`
+        # A root without a path is a symptom, as `env PATH`.
+        root = stop if stop and not (root and root.name.startswith("/")) else root
         found = next(repeated, None) or root or known.get(same) or Root(f"said: {harm.finding.found}")
         if harm.finding.check == "mount" and harm.finding.severity == "error":
             stopped.setdefault((harm.node, harm.alike), found)  # where modules cannot work at all

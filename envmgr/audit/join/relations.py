@@ -79,8 +79,7 @@ def _its_lines_name_it(harm: Harm, of: Difference, view: View) -> bool:
 
 
 def _of_its_service(harm: Harm, of: Difference, _: View) -> bool:
-    ways = (f"{harm.finding.check}: {harm.text}", harm.context.name if harm.context else "")
-    return any(configures(of, way) for way in ways)
+    return configures(of, f"{harm.finding.check}: {harm.text}") or configures(of, getattr(harm.context, "name", ""))
 
 
 def configures(of: Difference, way: str) -> bool:

@@ -323,7 +323,7 @@ def test_difference_comes_with_what_it_needs(usual: Mapping[str, str], odd: Mapp
 
 def test_login_node_that_has_no_room_is_told_so_though_it_has_no_like_node() -> None:
     told = judged({}, usual={}, nodes=NODES, login={"inventory.room": r"/home\tfull"})
-    assert head(told) == "error x1: /home: room in /home is full; not there on others"
+    assert head(told) == "error x1: /home: /home is full; not there on others"
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,9 @@ def test_sshd_that_lets_users_in_on_other_nodes_only() -> None:
     ]
     assert findings(IN, OUT)[0].startswith("error c2: sshd: it does not let alice in")
     assert findings(IN, OUT, OUT)[0].startswith("error c[2-3]: sshd: it does not let alice in")
-    login = evidence({"x1": OUT}).fleet
-    assert findings(IN, NO_JOB, here=login)[0].startswith("error x1: sshd: it does not let alice in")
-    assert findings(NO_JOB, NO_JOB, here=login) == []
+    here = {"here": evidence({"x1": OUT}).fleet, "login": frozenset({"x1"})}
+    assert findings(IN, NO_JOB, **here)[0].startswith("error x1: sshd: it does not let alice in")
+    assert findings(NO_JOB, NO_JOB, **here) == findings(IN, IN, here=here["here"]) == []
 
 
 @pytest.mark.parametrize("answers", [(OUT, OUT, OUT), (IN, NO_JOB, IN), (IN, {}, IN)])

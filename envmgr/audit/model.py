@@ -13,6 +13,7 @@ from envmgr.audit.controller import Controller, SlurmView
 from envmgr.audit.findings import AuditFinding, Loose
 from envmgr.audit.hints import actions_of
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
+from envmgr.audit.shell.shared_shell import of_login
 from envmgr.audit.table import NO_TABLE, CheckTable, Steps, Words, fill, read_table
 from envmgr.catalog.site import Site
 from envmgr.nodes.sets import fold
@@ -223,4 +224,5 @@ def audit_parts(checks: Iterable[Check], plan: AuditPlan) -> list[ProbePart]:
     ordered = sorted(checks, key=lambda check: check.loads)
     parts += [ProbePart(check.table.part, check.probe(plan)) for check in ordered]
     given = assign(generation=plan.generation, samples=" ".join(plan.samples))
-    return [ProbePart("audit", {stage: given for part in parts for stage in part.texts}), *parts]
+    common = {"login": given + of_login(plan.day, plan.seconds)}
+    return [ProbePart("audit", {stage: common.get(stage, given) for part in parts for stage in part.texts}), *parts]

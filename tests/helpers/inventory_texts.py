@@ -13,6 +13,7 @@ import pytest
 
 from envmgr.audit.inventory.facts import NodeInventory
 from envmgr.audit.inventory.texts import inventory_texts
+from envmgr.audit.shell.shared_shell import of_login
 from envmgr.probe import shell as probe
 from envmgr.probe.model import ProbeStage
 from envmgr.system.shelltext import assign, script_text
@@ -30,7 +31,9 @@ def place() -> Iterator[Path]:
 def run(stage: ProbeStage, folder: Path, *argv: str, before: str = "", seconds: int = 200) -> str:
     """What this machine answers to the text of a stage, by a command that takes its file; `before` is of start-up files."""
     texts = inventory_texts(replace(audit_plan(site()), user="root", salt="salt", seconds=seconds))
-    return run_text(texts[stage], stage, folder, *argv, before=before)
+    return run_text(
+        (of_login(0, seconds) if stage == "login" else "") + texts[stage], stage, folder, *argv, before=before
+    )
 
 
 def run_text(text: str, stage: ProbeStage, folder: Path, *argv: str, before: str = "") -> str:

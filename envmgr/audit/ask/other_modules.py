@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from envmgr.audit.model import Check
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.shell.shared_shell import opened
 from envmgr.audit.table import CheckTable
 from envmgr.probe.model import Facts, ProbeStage
 from envmgr.system.shelltext import assign, script_text
@@ -34,9 +33,9 @@ class FoundModule:
     gone: bool = False
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+def probe(_: AuditPlan) -> Mapping[ProbeStage, str]:
     given = assign(other_modules_most=MOST, other_modules_seconds=30)
-    return {"login": f"{opened(plan.day, plan.seconds)}{given}{script_text(__file__, 'sh')}"}
+    return {"login": f"{given}{script_text(__file__, 'sh')}"}
 
 
 def read_other_modules(facts: Facts) -> tuple[FoundModule, ...]:

@@ -11,7 +11,7 @@ import hashlib
 
 from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.shell.shared_shell import changed_lines, shared
+from envmgr.audit.shell.shared_shell import changed_lines
 from envmgr.audit.table import short
 from envmgr.probe.model import Fleet
 from envmgr.system.shelltext import script_text
@@ -21,7 +21,7 @@ from envmgr.wording import escaped
 def probe(plan: AuditPlan) -> ProbeTexts:
     if plan.number is None or not plan.samples:
         return {}
-    return {"login": shared("effect") + script_text(__file__, "login.sh")}
+    return {"login": script_text(__file__, "login.sh")}
 
 
 def judge(evidence: Evidence) -> Rows:

@@ -11,17 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envmgr.audit.look import Look, Said, looked_at, say
-from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
-from envmgr.audit.plan import AuditPlan, PublishedGeneration
-from envmgr.audit.shell.shared_shell import shared
+from envmgr.audit.model import Check, Evidence, Rows, scripts
+from envmgr.audit.plan import PublishedGeneration
 from envmgr.audit.table import short
-from envmgr.system.shelltext import script_text
 
 _HAS = "ctx.bash-login.user.module"
-
-
-def probe(plan: AuditPlan) -> ProbeTexts:  # noqa: ARG001 - the same for every plan
-    return {"login": shared("module_tool") + script_text(__file__, "login.sh")}
 
 
 def judge(evidence: Evidence) -> Rows:
@@ -71,4 +65,4 @@ def _first_places(avail: str) -> dict[str, str]:
     return places
 
 
-CHECK = Check(judge=judge, probe=probe)
+CHECK = Check(judge=judge, probe=scripts(__file__, "login"))

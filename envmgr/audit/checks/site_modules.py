@@ -31,7 +31,7 @@ from envmgr.audit.fit.install_facts import start_fault
 from envmgr.audit.look import Look, Said, looked_at, say
 from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.shell.shared_shell import module_show, opened, shared
+from envmgr.audit.shell.shared_shell import module_show
 from envmgr.audit.table import fields_of, short
 from envmgr.probe.model import Facts, Fleet
 from envmgr.system.shelltext import assign, script_text
@@ -55,7 +55,7 @@ def probe(plan: AuditPlan) -> ProbeTexts:
         site_modules_named=named,
         site_modules_seconds=max(_LEAST, plan.seconds // 2),
     )
-    return {"login": opened(plan.day, plan.seconds) + shared("named_paths") + given + script_text(__file__, "login.sh")}
+    return {"login": given + script_text(__file__, "login.sh")}
 
 
 def judge(evidence: Evidence) -> Rows:

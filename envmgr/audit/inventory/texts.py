@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from envmgr.audit.inventory.alike_rows import ROWS
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.shell.shared_shell import opened, shared
+from envmgr.audit.shell.shared_shell import of_login
 from envmgr.probe.model import ProbePart, ProbeStage
 from envmgr.system.shelltext import assign, script_text
 
@@ -27,9 +27,8 @@ def inventory_texts(plan: AuditPlan) -> dict[ProbeStage, str]:
 def kinds_part(kinds: Iterable[str], plan: AuditPlan) -> ProbePart:
     """Return the question for all of these kinds, with their digests."""
     given = _given(plan, only=kinds)
-    return ProbePart(
-        "inventory", {"node": given + script_text(__file__, "system.sh"), "login": given + _of_modules(plan)}
-    )
+    login = of_login(plan.day, plan.seconds) + given + _of_modules(plan)
+    return ProbePart("inventory", {"node": given + script_text(__file__, "system.sh"), "login": login})
 
 
 def _given(plan: AuditPlan, *, whole: Iterable[str] = (), only: Iterable[str] = ()) -> str:
@@ -41,4 +40,4 @@ def _given(plan: AuditPlan, *, whole: Iterable[str] = (), only: Iterable[str] = 
 def _of_modules(plan: AuditPlan) -> str:
     most, seconds = (_DEEP, 30) if plan.request.deep else (_FILES, 10)
     given = assign(modules_most=most, modules_seconds=min(plan.seconds, seconds))
-    return opened(plan.day, plan.seconds) + shared("named_paths") + given + script_text(__file__, "modules.sh")
+    return given + script_text(__file__, "modules.sh")

@@ -110,8 +110,6 @@ def _hint(what: Difference, view: View) -> Steps:
     if what.kind != "file" or what.value is None:
         return Steps(look=f"make it as on {good}")
     lines = view.lines.get((node, what.path), ())
-    if any("zz-envmgr" in line for line in lines):  # node-setup writes it
-        return KINDS["file"].told("/etc/envmgr/", "", "", fold(what.nodes))[2]
     shown = "; ".join(f"`{short(line.strip(), 80)}`" for line in lines[:_SHOWN])
     more = f" and {counted(len(lines) - _SHOWN, 'lines')} more" if len(lines) > _SHOWN else ""
     differs = f"; what differs: {shown}{more}" if shown else ""

@@ -78,11 +78,11 @@ def module_show(chain: str) -> str:
     return f"module load {before} && module show {last}" if before else f"module show {last}"
 
 
-def opened(draw: int, seconds: int) -> str:
-    """Return the shell functions `choose`, `opened_folders`, `opened_names`, and those that they need.
+def of_login(draw: int, seconds: int) -> str:
+    """Return the shell functions that the texts of the stage `login` share, once for all of them.
 
     `draw` selects the modules that are asked if there are very many. `seconds` are those of the node's whole answer; a
     quarter of them is for asking, and at least 15.
     """
     given = assign(opened_draw=draw, opened_seconds=max(15, seconds // 4))
-    return shared("module_tool", "effect") + given + shared("opened")
+    return shared("module_tool", "effect", "named_paths") + given + shared("opened")

@@ -128,7 +128,7 @@ def _seen_everywhere(audited: Audited, folder: str, change: str) -> None:
 
 
 def test_slow_link(audited: Audited) -> None:
-    with faults.slow_link(audited.cluster, "c2", "64kbit"):
+    with faults.slow_link(audited.cluster, "c2", "32kbit"):
         found = audited.findings("--check", "mount", *PATIENT, code=1)
     assert {finding[:4] for finding in found} == {("warning", "mount", "c2", PREFIX)}
     (told,) = (said for *_, said in found if not said.startswith("answers in "))  # that may be slow, too

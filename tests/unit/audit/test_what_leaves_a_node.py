@@ -6,9 +6,10 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from envmgr.audit.inventory.texts import inventory_texts
+from envmgr.audit.checks import get_check
+from envmgr.audit.model import audit_parts
 from envmgr.audit.second_look import SECRET, Wanted, second_look_part
-from envmgr.probe.model import CONTEXTS, ProbePart
+from envmgr.probe.model import CONTEXTS
 from envmgr.probe.shell import join_probes
 from tests.helpers.evidence import audit_plan, site
 from tests.helpers.own_node import ACCOUNTS, HOMES, USERS, OwnNode
@@ -61,7 +62,7 @@ def test_no_answer_has_a_secret_that_lies_on_the_node() -> None:
         audit_plan(site()), contexts=contexts, accounts=ACCOUNTS, alone=True, salt="salt", shells=("zsh",), seconds=100
     )
     parts = [
-        ProbePart("inventory", inventory_texts(plan)),
+        *audit_parts([get_check("inventory")], plan),
         second_look_part(Wanted(("c1",), shells=shells, files=everything, paths=everything), USERS, "/sw"),
     ]
     with tempfile.TemporaryDirectory(prefix="what-leaves-") as folder:

@@ -17,6 +17,7 @@ from envmgr.audit.fit.matrix import BY, matrix, observed
 from envmgr.audit.fit.staged import BY as STAGED_BY
 from envmgr.audit.fit.staged import staged_nodes
 from envmgr.audit.inventory.kinds import KINDS
+from envmgr.audit.inventory.texts import asked_of
 from envmgr.audit.judge import AuditJudged, judge, why_unread
 from envmgr.audit.model import Check, Evidence, standing_alone
 from envmgr.audit.plan import AuditRequest
@@ -50,6 +51,8 @@ def audit_nodes(ctx: Context, request: AuditRequest) -> AuditResult:
     kinds = KINDS.keys() & {*request.checks}
     request = replace(request, checks=_without_kinds(request.checks))
     chosen = _checks([*request.checks, "software"] if request.deep and request.checks else request.checks)
+    if kinds:
+        chosen = {**chosen, "inventory": replace(chosen["inventory"], probe=asked_of(kinds))}
     baseline = None if request.baseline is None else read_baseline(request.baseline)
     if (request.via or site.transport.via) != "ssh":
         _can_send_jobs(site)

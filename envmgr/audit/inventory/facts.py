@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from envmgr.audit.inventory.kinds import KINDS, Scope
-from envmgr.probe.model import Facts, ProbeStage
+from envmgr.audit.inventory.kinds import KINDS, STAGES, Scope
+from envmgr.probe.model import Facts
 from envmgr.probe.shell import looked_key
 
 _PART = "inventory"
@@ -80,8 +80,7 @@ def read_inventory(facts: Facts, beginning: str = "", scope: Scope = "node") -> 
             said, facts.get(f"{beginning}tool") or said
         )
     closed = {line for line in told["closed"] if line in KINDS}
-    stage: ProbeStage = "login" if scope == "login" else "context" if scope == "shell" else "node"
-    if f"{beginning}{looked_key(_PART, stage)}" not in facts or "all" in told["closed"]:
+    if f"{beginning}{looked_key(_PART, STAGES[scope])}" not in facts or "all" in told["closed"]:
         closed |= {name for name, of in KINDS.items() if of.scope == scope}
     unread = (line.partition(" ") for line in told["closed"])
     return NodeInventory(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from envmgr.audit.table import Steps, fill, read_yaml
+from envmgr.probe.model import ProbeStage
 from envmgr.report import Severity
 from envmgr.system.models import FrozenModel
 
@@ -20,6 +21,9 @@ is mounted over it; or by more.
 
 Scope = Literal["node", "shell", "login", "slurm"]
 """What reports a kind: the node, each shell, the user's modules, this host's Slurm."""
+
+STAGES: Mapping[Scope, ProbeStage] = {"node": "node", "shell": "context", "login": "login", "slurm": "node"}
+"""The stage of the probe in which a kind is reported; Slurm's rows are read on this host."""
 
 _HOW: Mapping[How, str] = {
     "added": "is there, and not on others",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from envmgr.audit.inventory.alike_rows import ROWS
+from envmgr.audit.inventory.kinds import KINDS, STAGES
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import of_login
 from envmgr.probe.model import ProbePart, ProbeStage
@@ -22,6 +23,12 @@ def inventory_texts(plan: AuditPlan) -> dict[ProbeStage, str]:
     given = _given(plan, whole=ROWS if plan.by_digest else ())
     shells = _given(plan) + script_text(__file__, "home.sh") + script_text(__file__, "shell.sh")
     return {"node": given + script_text(__file__, "system.sh"), "context": shells, "login": given + _of_modules(plan)}
+
+
+def asked_of(kinds: Collection[str]) -> Callable[[AuditPlan], dict[ProbeStage, str]]:
+    """Return the question in the stages that report these kinds; the node itself is always asked."""
+    stages = {"node", *(STAGES[KINDS[kind].scope] for kind in kinds)}
+    return lambda plan: {stage: text for stage, text in inventory_texts(plan).items() if stage in stages}
 
 
 def kinds_part(kinds: Iterable[str], plan: AuditPlan) -> ProbePart:

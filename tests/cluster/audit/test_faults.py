@@ -225,12 +225,8 @@ def test_user_that_a_node_does_not_know(audited: Audited) -> None:
     assert [of["where"] for of in result["causes"] if of["severity"] != "note"] == ["/etc/passwd"]
     finding = next(of for of in result["findings"] if of["check"] == "contexts")
     assert (finding["nodes"], finding["found"]) == ("c2", "cannot be probed: there is no user alice")
-    assert (alone["check"], alone["nodes"], alone["where"], alone["found"]) == (
-        "nodes",
-        "c2",
-        "ssh",
-        "asking Lmod in a login shell: there is no user alice",
-    )
+    told = [alone[key] for key in ("check", "nodes", "where", "found")]
+    assert told == ["nodes", "c2", "ssh", "asking Lmod in a login shell: there is no user alice"]
     assert alone["hint"] == finding["hint"] == NO_USER_HINT
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from envmgr.audit.inventory.alike_rows import ROWS
 from envmgr.audit.inventory.sections import digests, filled, nodes_of, sections_of
-from envmgr.audit.inventory.texts import inventory_texts, kinds_part
+from envmgr.audit.inventory.texts import asked_of, inventory_texts, kinds_part
 from envmgr.probe.model import Fleet, Group
 from envmgr.probe.shell import read_answer
 from tests.helpers.evidence import audit_plan, site
@@ -30,6 +30,7 @@ def test_shell_text_tells_digests_and_only_kinds_that_are_asked_for(place: Path)
     again = read_answer(run_text(kinds_part(["file", "mount"], plan).texts["node"], "node", place, "sh"))[0]
     assert {"file", "pkg", "mount", "sysctl"} <= digests(many).keys()
     assert digests(many).keys().isdisjoint(ROWS)
+    assert [{*asked_of(of)(plan)} for of in (["mount"], ["env", "modfile"])] == [{"node"}, {"node", "context", "login"}]
     assert not {"inventory.file", "inventory.pkg"} & many.keys()
     assert {key for key in again if key.startswith("inventory.")} >= {
         "inventory.file",

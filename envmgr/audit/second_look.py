@@ -57,8 +57,10 @@ class Seen:
         return frozenset[str]().union(*(self._of(node, "leads").get(path, ()) for node in self.facts))
 
     def ways(self, node: str) -> dict[str, str]:
-        """Return each path that was looked at with the type, mode and owner of it, and of the folders on its way."""
-        return {path: next(iter(of)) for path, of in self._of(node, "ways").items()}
+        """Return each path that was looked at with the type, mode and owner of it, and of the folders on its way. What lies in
+        a tree is reported with its size, too: of two rows the longer one counts.
+        """
+        return {path: max(of, key=len) for path, of in self._of(node, "ways").items()}
 
     def _of(self, node: str, what: str) -> Mapping[str, frozenset[str]]:
         return _rows(self.facts.get(node, {}).get(f"second_look.{what}", ""))

@@ -375,7 +375,7 @@ def test_many_differences_of_a_shell_that_nothing_explains_are_one_and_those_of_
 
 
 def test_folder_whose_digest_differs_is_looked_into() -> None:
-    lines = r"/usr/lib/x/libacl.so.1.1\tprog {} root:root 9"
+    lines = "/usr/lib/x/libacl.so.1.1\\tprog 644 root:root\n/usr/lib/x/libacl.so.1.1\\tprog {} root:root 9"  # two looks
     told = judged(
         {"inventory.tree": r"/usr/lib/x\t1"},
         harm("cp: error while loading shared libraries: libacl.so.1: cannot open shared object file"),

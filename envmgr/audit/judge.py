@@ -89,7 +89,7 @@ def why_unread(evidence: Evidence) -> Unread | None:
     """Return why this host has no published generation to compare with; None if it has one, or nothing is published."""
     if evidence.published is not None or evidence.alone:
         return None
-    gate = evidence.controller.get("gate", "hung")
+    gate = evidence.controller.get("probe") or evidence.controller.get("gate", "hung")
     named = evidence.mounts.sound.by_value("current").items()
     seen = "; ".join(f"{fold(nodes)} {'sees' if len(nodes) == 1 else 'see'} {target}" for target, nodes in named)
     if gate in ("hung", "ok"):

@@ -53,8 +53,7 @@ look_lines() { # KEY HOME
     }' "$0.trace" | LC_ALL=C sort
 }
 look_shell() { # KEY ACCOUNT HOW
-  look_start=trace_run
-  [ "$3" != csh ] || look_start=look_csh
+  case $3 in csh) look_start=look_csh ;; *) look_start=trace_run ;; esac
   with_limit "$look_seconds" "$0.trace" "$look_start" "$2" "$3"
   account_of "$2"
   look_lines "$1" "${account_home?}" >"$0.lines"
@@ -86,7 +85,7 @@ look_files() { # FILE ...
   find -L "$@" -maxdepth 0 -type f -perm -004 -print0 2>/dev/null | xargs -0 -r $look_nobody env LC_ALL=C awk "$look_text"
 }
 
-# What each path leads to (links, the program that a script names), and all on the way, in the words of the inventory: `PATH<TAB>KIND VALUE`.
+# What each path leads to (links, the program that a script names, a daemon's libraries), and all on the way, in the words of the inventory: `PATH<TAB>KIND VALUE`.
 look_paths() { # PATH ...
   for look_path; do
     look_at=$look_path
@@ -110,6 +109,8 @@ look_paths() { # PATH ...
       printf '@second_look.leads|%s\t%s\n' "$look_path" "$look_to"
       look_at=$look_to
     done
+    case $look_at in /usr/sbin/*) ldd "$look_at" | sed -n 's|.* => \(/[^ ]*\) .*|\1|p' ;; esac 2>/dev/null |
+      while read -r look_at; do printf "@second_look.leads|$look_path\t%s\n" "$(realpath -m "$look_at")" "$(realpath -m "${look_at%/*}")/${look_at##*/}"; done
   done
   sort -u "$0.ways" | xargs -d '\n' -r sh -c 'find "$@" -maxdepth 0 -printf "%p\t" \( -type d -printf "dir %m %u:%g\n" -o -type l -printf "link -> %l\n" -o -path "/etc/*" -printf "file %m %u:%g\n" -o -printf "prog %m %u:%g\n" \)' sh 2>/dev/null | lines second_look.ways
 }

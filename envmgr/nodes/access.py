@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from envmgr.errors import CommandError, EnvmgrError
 from envmgr.nodes import tool, tool_env
-from envmgr.nodes.sets import Partitions, expand, fold
+from envmgr.nodes.sets import Partitions, fold, read_folded
 from envmgr.nodes.slurm import UNCONFIGURED, slurm_here, slurm_names, slurm_reason, states_or_reason, why_no_step
 from envmgr.system.run import Runner
 
@@ -39,7 +39,7 @@ def ask_slurm(runner: Runner) -> SlurmNodes:
         return NO_SLURM
     if broken:
         raise EnvmgrError("groups-unreadable", "`sinfo` does not say which nodes there are", context=broken)
-    found = {name: frozenset(expand(nodes)) for name, nodes in Partitions(runner, _ASK).groups().items()}
+    found = {name: frozenset(read_folded(nodes)) for name, nodes in Partitions(runner, _ASK).groups().items()}
     return SlurmNodes(frozenset(states), found, _keeps_accounts(runner))
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envmgr.catalog.site import Site
-from envmgr.errors import CommandError, EnvmgrError
+from envmgr.errors import CommandError, EnvmgrError, InputError
 from envmgr.nodes import tool, tool_env
 from envmgr.nodes.envelope import Status
-from envmgr.nodes.sets import expand
+from envmgr.nodes.sets import read_folded
 from envmgr.system.processes import give_up
 from envmgr.system.run import Runner
 from envmgr.system.users import session_as
@@ -117,10 +117,10 @@ def submitting_nodes(runner: Runner) -> tuple[str, ...]:
     """
     if not slurm_here():
         return ()
-    with suppress(CommandError):
+    with suppress(CommandError, InputError):  # whatever is called sinfo
         said = runner.run([tool("sinfo"), "-h", "-o", "%S"], env=tool_env(), timeout=_ASK).stdout.splitlines()
         return tuple(
-            dict.fromkeys(host for line in said if line.strip().lower() != "all" for host in expand(line.strip()))
+            dict.fromkeys(host for line in said if line.strip().lower() != "all" for host in read_folded(line.strip()))
         )
     return ()
 

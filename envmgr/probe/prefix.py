@@ -62,4 +62,6 @@ def look_here(plan: ProbePlan, runner: Runner, seconds: float, parts: Sequence[P
     limit, check = min(GATE_SECONDS + 10, seconds), runner.raise_if_cancelled
     done = run_detached(["/bin/sh", "-s"], stdin=script, seconds=limit, check=check)
     # A look that hangs ends before it has reported a gate.
-    return {"gate": "hung", **read_answer(done.output)[0]}
+    lost = {} if done.returncode is None else {"probe": "/bin/sh does not do what it is given"}
+    facts = read_answer(done.output)[0]
+    return facts if "gate" in facts else {"gate": "hung", **lost, **facts}

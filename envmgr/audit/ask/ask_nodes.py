@@ -13,6 +13,7 @@ from typing import Literal
 from envmgr.audit.plan import PublishedGeneration
 from envmgr.catalog.site import Site
 from envmgr.nodes.envelope import Reply
+from envmgr.nodes.slurm import slurm_names, states_or_reason
 from envmgr.probe.model import NO_FLEET, Fleet, ProbePart, ProbePlan, ShellContext
 from envmgr.probe.prefix import attribute_cache, is_stale
 from envmgr.probe.shell import GATE_SECONDS, STAGES, Folding, join_probes
@@ -129,12 +130,27 @@ class Asker:
         self.send_all("jobs", len(asked) * len(sending), sending)
         return {way: folding.fleet() for way, folding in foldings.items()}
 
-    def kept_out(self, fleet: Fleet, parts: Sequence[ProbePart], plan: ProbePlan) -> Fleet:
-        """Return what nodes tell in jobs of this account that sshd turned away at once: what hangs would have kept it waiting."""
-        nodes = [reply.node for reply in fleet.missing if reply.ended - reply.began < GATE_SECONDS]
+    def in_jobs(self, nodes: Sequence[str], script: str, plan: ProbePlan) -> Fleet:
+        """Return what nodes tell in jobs of this account."""
         folding = Folding(nodes)
-        script = join_probes(parts, replace(plan, contexts=()), stages=("node",))
         self.send(nodes, script, plan, folding, "NONE", user=None)
+        return folding.fleet()
+
+    def as_users(
+        self, nodes: Sequence[str], clean: Fleet | None, plan: ProbePlan, parts: Sequence[ProbePart], entry: str
+    ) -> Fleet:
+        """Return the answer of one node that is fit for jobs, if one is, from a job that is submitted as users do: from a login shell with
+        the module `entry` loaded, and without an option for exports.
+        """
+        unfit = held_back(nodes, clean)
+        states, _ = states_or_reason(self.runner, self.left)
+        names = slurm_names(states, [node for node in nodes if node not in unfit])
+        # The last idle one: jobs of the audit are submitted to the first nodes first.
+        last = sorted(names, key=lambda node: states[names[node]][0].startswith("idle"))[-1:] if parts else []
+        folding = Folding(last)
+        script = join_probes(parts, replace(plan, contexts=(), accounts=("user",)), stages=("node",))
+        prepare = assign(envmgr_entry=entry) + script_text(__file__, "prepare.sh")
+        self.send(last, script, plan, folding, None, prepare=prepare)
         return folding.fleet()
 
     def send_all(self, label: str, count: int, sending: Sequence[Callable[[], None]]) -> None:

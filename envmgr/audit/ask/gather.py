@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 
-from envmgr.audit.ask.as_users import ask_as_users
 from envmgr.audit.ask.ask_nodes import Asker, held_back, log_part, nodes_to_ask
 from envmgr.audit.ask.expected_generation import read_published, with_published
 from envmgr.audit.ask.gpu_jobs import ask_gpu_jobs
@@ -159,10 +158,13 @@ class _Gathering:
             began, clean = time.monotonic(), found.get("ssh", look)
             with ThreadPoolExecutor(2) as pool:
                 of_job = _for_jobs("job", self.checks, plan)
-                canary = pool.submit(ask_as_users, self.nodes, clean, plan, of_job, asker)
-                kept_out = pool.submit(asker.kept_out, told.among(self.nodes if "ssh" in found else ()), parts, plan)
+                canary = pool.submit(asker.as_users, self.nodes, clean, plan, of_job, plan.first)
+                refused = found.get("ssh", NO_FLEET).missing  # at once: what hangs would have kept it waiting
+                kept_out = [reply.node for reply in refused if reply.ended - reply.began < GATE_SECONDS]
+                of_node = join_probes(parts, replace(plan, contexts=()), stages=("node",))
+                inside = pool.submit(asker.in_jobs, kept_out, of_node, plan)
                 found |= asker.slurm(self.nodes, clean, plan, parts, in_jobs, whole="ssh" not in self.ways)
-                as_users, in_job = canary.result(), kept_out.result()
+                as_users, in_job = canary.result(), inside.result()
             asked += [(c, "user", "slurm" if c.export == "ALL" else "slurm-none") for c in in_jobs]
             of_slurmd = log_part(time.monotonic() - began)
             answers = _ask_again(nodes_to_ask(found), of_slurmd, ("node",), [found.get("ssh", NO_FLEET)], plan, asker)
@@ -218,7 +220,9 @@ def _look_again(asker: Asker, evidence: Evidence, wanted: Wanted) -> Seen:
     users: Mapping[ShellAccount, str] = {"root": "root", "user": evidence.plan.user}
     part = second_look_part(wanted, users, evidence.plan.generation)
     fleets, nodes = [evidence.ways.get("ssh", NO_FLEET), evidence.here], (*wanted.nodes, *wanted.normal, *here)
-    return Seen(_ask_again(nodes, part, ("prefix",), fleets, evidence.plan, asker).told)
+    script = join_probes([part], replace(evidence.plan, contexts=()), stages=("prefix",))
+    in_jobs = asker.in_jobs(evidence.in_job.among(nodes).nodes, script, evidence.plan)
+    return Seen({**in_jobs.told, **_ask_again(nodes, part, ("prefix",), fleets, evidence.plan, asker).told})
 
 
 def _ask_again(

@@ -27,7 +27,7 @@ _ABSENT = "\0"  # stands for what is not there, among values
 _GOT = ("module", "modfile", "modpath")
 _OF_ALL = (*_GOT, "file", "link")
 # What is never compared with other kinds of nodes.
-_OF_KIND = ("daemon", "limit", "pkg", "service", "slurm", "sys", "sysctl")
+_OF_KIND = ("daemon", "pkg", "service", "slurm", "sys", "sysctl")
 _BACKUP = re.compile(r"(\.(bak|bk|orig|old|save|rpm(save|new|orig)|dpkg-\w+|sw[op])|~)$")
 
 
@@ -78,8 +78,9 @@ def _of_place(place: Place, evidence: Evidence) -> Iterator[Difference]:
             continue
         values: dict[str, list[str]] = {}
         for inventory, nodes in place.told:
-            if inventory.knows(kind, key):
-                values.setdefault(inventory.values.get((kind, key), _ABSENT), []).extend(nodes)
+            value = inventory.values.get((kind, key), _ABSENT)
+            if inventory.knows(kind, key) and (kind, value) != ("limit", _ABSENT):  # its daemon does not run
+                values.setdefault(value, []).extend(nodes)
         given = {value: tuple(nodes) for value, nodes in values.items()}
         if had is not None and KINDS[kind].baseline:
             odd = _changed(given, had.get((kind, key), {}), then[kind])

@@ -13,7 +13,8 @@ from envmgr.nodes.slurm import slurm_names
 from envmgr.probe.model import NO_FLEET, Group
 
 _SLURM = "slurm"
-_IN_JOBS = ("account", "daemon", "file", "limit", "link", "prog")  # a job may have mounts and folders of its own
+# A job may have mounts and folders of its own.
+_IN_JOBS = ("account", "daemon", "file", "lib", "limit", "link", "prog", "tree")
 
 
 def places_of(evidence: Evidence) -> tuple[Place, ...]:

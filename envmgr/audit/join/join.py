@@ -174,9 +174,8 @@ def _has(each: Difference, of: Difference) -> bool:
     """Return whether a difference is there because of another one: of what holds it, or has its rows."""
     kept_in = KINDS["account" if _is_of_another(of) else of.kind].kept_in
     rows = each.kind in ("file", "link") and kept_in and re.match(kept_in, each.path)
-    stopped = each.kind == "daemon" and of.value is None and re.match(rf"{each.key}\W", of.key)  # it has no limits
     file = relations.is_its_file(each, f"{of.key} {of.value} {of.right}")
-    return holds(each, of.path) or file or bool(rows or stopped)
+    return holds(each, of.path) or file or bool(rows)
 
 
 def _is_of_another(of: Difference) -> bool:

@@ -296,11 +296,6 @@ SPOILT = {"site_modules.loads.hdf5/1": "yes", "site_modules.sets.hdf5/1": "LOADE
     ("usual", "odd", "says"),
     [
         (
-            {"inventory.daemon": r"slurmd\truns", "inventory.limit": r"slurmd stack size\t8 8"},
-            {"inventory.daemon": r"slurmd\tdoes not run", "inventory.limit": ""},
-            "daemon slurmd: slurmd does not run here, and runs on others (and 1 difference that come with it)",
-        ),
-        (
             {"inventory.dir": r"/opt/a\t755 alice:users", "inventory.file": rf"/etc/passwd\t{FILE}"},
             {"inventory.dir": r"/opt/a\t755 2001:users", "inventory.file": rf"/etc/passwd\t{OTHER}"},
             "/etc/passwd: /etc/passwd is not as on others: logins go another way (and 1 difference that come with it)",

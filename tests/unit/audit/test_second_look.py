@@ -157,6 +157,8 @@ def test_path_tells_where_it_leads_and_the_modes_on_its_way(node: OwnNode) -> No
     seen = look(node, Wanted(("c1",), paths=paths))
     leads = [{"/opt/way/prog", "/opt/dir/prog", "/opt/bin/run"}, set(), {"/opt/round"}, set(), set()]
     assert [seen.leads(path) for path in paths] == leads
+    daemon = "/usr/sbin/chroot"
+    assert {Path(of).name for of in look(node, Wanted(("c1",), paths=(daemon,))).leads(daemon)} >= {"libc.so.6"}
     assert {path: " ".join(told.split(" ")[:2]) for path, told in seen.ways("c1").items()} == {
         "/etc": "dir 755",
         "/etc/envmgr": "dir 755",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from envmgr.audit.ask import as_users
+from envmgr.audit.ask import ask_nodes
 from envmgr.audit.ask.submit_hosts import submit_hosts
 from envmgr.audit.checks import nodes, submitting
 from envmgr.nodes.batch import _BASH, _program, conf_fault
@@ -180,7 +180,7 @@ def test_no_job_is_sent_with_a_conf_that_is_not_there(tmp_path: Path) -> None:
 
 def test_job_as_users_submit_it_is_told_what_the_shell_had(tmp_path: Path) -> None:
     module = 'module() { [ "$1" = load ] && PATH=/s/it\\\'s/bin:$PATH LOADEDMODULES=$2; }\n'
-    prepare = module + assign(envmgr_entry="hello/1.0") + script_text(as_users.__file__, "prepare.sh")
+    prepare = module + assign(envmgr_entry="hello/1.0") + script_text(ask_nodes.__file__, "prepare.sh")
     assert "mark c1 0 7" in submit(tmp_path, prepare, MODULEPATH="/g/modules")
     text = (tmp_path / "job").read_text()
     assert text.startswith("#!/bin/sh\nexport WANTED_MODULEPATH=/g/modules\nexport WANTED_LOADEDMODULES=hello/1.0\n")

@@ -96,6 +96,7 @@ def test_a_slurm_that_does_not_answer_is_an_error_and_not_no_slurm(
         ("echo all; echo ALL", ()),
         ("echo all; echo 'login[1-2]'; echo login2,front", ("login1", "login2", "front")),
         ("exit 1", ()),
+        ("echo 'usage: [options]'", ()),
     ],
 )
 def test_slurm_tells_from_where_jobs_may_be_sent(

@@ -9,8 +9,7 @@ envmgr_prepare() {
   fi
   [ -z "$envmgr_entry" ] || LMOD_SHORT_TIME=86400 ENVMGR_USAGE=no module load "$envmgr_entry" >/dev/null 2>&1
   export ENVMGR_CANARY=arrived
-  envmgr_added=
-  local IFS=:
+  local envmgr_added='' IFS=:
   for envmgr_part in $PATH; do
     case $envmgr_before in *":$envmgr_part:"*) ;; *) envmgr_added=${envmgr_added:+$envmgr_added:}$envmgr_part ;; esac
   done

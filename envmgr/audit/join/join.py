@@ -88,8 +88,11 @@ class OfNode:
             lambda each: each.kind == "account" and each.key.split(" ")[0] == user and _shell(of.where)[1] == "user",
         )
         found = lost or next(filter(None, map(self._first, below)), None)
-        if found is None and of.kind == "module":  # which one is loaded depends on the folders of modules
-            found = next((each for each in self.all if each.kind == "moddir" and each.where.endswith(".user.")), None)
+        if (
+            found is None and of.kind == "module"
+        ):  # depends on folders of modules; by LMOD_CACHED_LOADS on all files there
+            kinds = ("moddir.user.", "modfile" if f"{of.value}".endswith("no words") else "-")
+            found = next((each for each in self.all if f"{each.kind}{each.where[-6:]}" in kinds), None)
         if found is not None:
             return self.root(found)
         return Root(place) if place and place not in usual else own

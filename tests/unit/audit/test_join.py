@@ -310,6 +310,11 @@ SPOILT = {"site_modules.loads.hdf5/1": "yes", "site_modules.sets.hdf5/1": "LOADE
             {"inventory.modfile": r"/m/gcc/12.9.lua\tx", "site_modules.failed.hdf5/1": 'unknown: "gcc/12.2"'},
             "/m/gcc/12.2.lua: the modulefile /m/gcc/12.2.lua is not there (and 2 differences that come with it)",
         ),
+        (
+            {"inventory.modfile": r"/m/gcc/13.1.lua\tx", "site_modules.loads.gcc/12.2": "yes"},
+            {"inventory.modfile": r"/m/gcc/13.1.lua\ty", "site_modules.failed.gcc/12.2": "no words"},
+            "/m/gcc/13.1.lua: the modulefile /m/gcc/13.1.lua is not as on others (and 1 difference that come with it)",
+        ),
     ],
 )
 def test_difference_comes_with_what_it_needs(usual: Mapping[str, str], odd: Mapping[str, str], says: str) -> None:

@@ -77,7 +77,7 @@ class Harm:
         """Return how early in the life of a shell it is: in one check, what start-up files set comes before what follows from that."""
         check = self.finding.check
         if self.is_state:
-            return 2 * _LIFE.index("contexts") - 1
+            return 2 * _LIFE.index("contexts") - 1 if self.context else -1
         return 2 * (_LIFE.index(check) if check in _LIFE else len(_LIFE)) + (not self.sets)
 
 

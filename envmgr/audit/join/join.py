@@ -88,9 +88,7 @@ class OfNode:
             lambda each: each.kind == "account" and each.key.split(" ")[0] == user and _shell(of.where)[1] == "user",
         )
         found = lost or next(filter(None, map(self._first, below)), None)
-        if (
-            found is None and of.kind == "module"
-        ):  # depends on folders of modules; by LMOD_CACHED_LOADS on all files there
+        if found is None and of.kind == "module":  # by LMOD_CACHED_LOADS it depends on all files of its folders
             kinds = ("moddir.user.", "modfile" if f"{of.value}".endswith("no words") else "-")
             found = next((each for each in self.all if f"{each.kind}{each.where[-6:]}" in kinds), None)
         if found is not None:
@@ -212,7 +210,7 @@ def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -
     causes: dict[tuple[str, bool, str], Cause] = {}
     broken: set[tuple[str, str]] = set()
     hung: dict[str, Root] = {}  # shells wait for what does not answer, and then lack things
-    for harm, root in _explained(harms, of_node, view.sender):
+    for harm, root in _explained(harms, of_node, view):
         state = "" if harm.alike else of_node[harm.node].state(root)
         cause = causes.setdefault((root.file, harm.alike, state), Cause(root))
         cause.harms.append(harm)
@@ -254,14 +252,16 @@ def _root(of: Difference, node: str, of_node: Mapping[str, OfNode], view: View) 
     return of_node[looked].root(of)
 
 
-def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], sender: str) -> Iterator[tuple[Harm, Root]]:
+def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], view: View) -> Iterator[tuple[Harm, Root]]:
     """Yield each harm with its root, its own text if nothing explains it."""
     first: dict[tuple[str, str, str, bool], tuple[int, Root]] = {}
     known: dict[tuple[str, str, str], Root] = {}
     stopped: dict[tuple[str, bool], Root] = {}
     states: list[tuple[Harm, Root]] = []
     told_by: dict[str, list[tuple[str, Root]]] = {}
-    explained = [(harm, _explanation(harm, of_node)) for harm in (_sent(of, of_node, sender) for of in harms)]
+    sent = [_sent(of, of_node, view.sender) for of in harms]
+    wrong = [of.finding.where for of in sent if of.alike and of.context is None and of.finding.where.startswith("/")]
+    explained = [(harm, _explanation(harm, of_node, view, wrong)) for harm in sent]
     broken = [(of.node, of.finding, own) for of, own in explained if of.finding.check == "loading"]
     for harm, own in sorted(explained, key=lambda of: of[0].stage):
         root = own or next((of for state, of in states if _leads(state, harm)), None)
@@ -293,11 +293,13 @@ def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], sender: str
         yield harm, found
 
 
-def _explanation(harm: Harm, of_node: Mapping[str, OfNode]) -> Root | None:
+def _explanation(harm: Harm, of_node: Mapping[str, OfNode], view: View, wrong: Sequence[str]) -> Root | None:
     if not harm.alike:
         return of_node[harm.node].explain(harm)
-    places = (each.traced(harm) for each in of_node.values())  # few nodes are looked at again
-    return next((Root(place) for place in places if place), None)
+    places = [each.traced(harm) for each in of_node.values()]  # few nodes are looked at again
+    shell = view.shell(harm)
+    read = {harm.finding.where}.union(*(view.seen.read(node, *shell[1:]) for node in of_node if shell))
+    return next((Root(place) for place in (*places, *(path for path in wrong if path in read)) if place), None)
 
 
 def _leads(state: Harm, harm: Harm) -> bool:
@@ -307,7 +309,8 @@ def _leads(state: Harm, harm: Harm) -> bool:
     if state.context is not None and (state.context, state.account) != (harm.context, harm.account):
         return False
     deep = _DEEP if state.context else 0
-    return any(path.startswith(f"{of}/") for of in state.paths if of.count("/") > deep for path in harm.paths)
+    held = any(f"{path}/".startswith(f"{of}/") for of in state.paths if of.count("/") > deep for path in harm.paths)
+    return held or relations.configures(state.finding.where, f"{harm.finding.check}: {harm.text}")
 
 
 def _sent(harm: Harm, of_node: Mapping[str, OfNode], sender: str) -> Harm:

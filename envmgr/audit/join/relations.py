@@ -82,9 +82,9 @@ def _of_its_service(harm: Harm, of: Difference, _: View) -> bool:
     return configures(of, f"{harm.finding.check}: {harm.text}") or configures(of, getattr(harm.context, "name", ""))
 
 
-def configures(of: Difference, way: str) -> bool:
-    """Return whether it configures the service that the name of a context, or the words of a harm, tell of."""
-    named = f"{of.kind} {of.key}"
+def configures(of: Difference | str, way: str) -> bool:
+    """Return whether it, or the setting of this name, configures the service that the name of a context, or the words of a harm, tell of."""
+    named = of if isinstance(of, str) else f"{of.kind} {of.key}"
     return any(re.match(row["what"], named) and re.match(row["way"], way) for row in _SERVICES)
 
 

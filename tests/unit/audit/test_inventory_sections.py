@@ -27,19 +27,22 @@ def told(**kinds: str) -> dict[str, str]:
 def test_shell_text_tells_digests_and_only_kinds_that_are_asked_for(place: Path) -> None:
     plan = replace(audit_plan(site()), user="root", salt="salt", seconds=200)
     many = read_answer(run_text(inventory_texts(replace(plan, by_digest=True))["node"], "node", place, "sh"))[0]
-    again = read_answer(run_text(kinds_part(["file", "mount"], plan).texts["node"], "node", place, "sh"))[0]
-    assert {"file", "pkg", "mount", "sysctl"} <= digests(many).keys()
+    again = read_answer(run_text(kinds_part(["file", "sysctl"], plan).texts["node"], "node", place, "sh"))[0]
+    assert {"file", "pkg", "sysctl"} <= digests(many).keys()
     assert digests(many).keys().isdisjoint(ROWS)
-    assert [{*asked_of(of)(plan)} for of in (["mount"], ["env", "modfile"])] == [{"node"}, {"node", "context", "login"}]
+    assert [{*asked_of(of)(plan)} for of in (["sysctl"], ["env", "modfile"])] == [
+        {"node"},
+        {"node", "context", "login"},
+    ]
     assert not {"inventory.file", "inventory.pkg"} & many.keys()
     assert {key for key in again if key.startswith("inventory.")} >= {
         "inventory.file",
-        "inventory.mount",
+        "inventory.sysctl",
         "inventory.digest",
     }
     assert "inventory.pkg" not in again
-    assert {kind: digests(again)[kind] for kind in ("file", "mount")} == {
-        kind: digests(many)[kind] for kind in ("file", "mount")
+    assert {kind: digests(again)[kind] for kind in ("file", "sysctl")} == {
+        kind: digests(many)[kind] for kind in ("file", "sysctl")
     }
 
 

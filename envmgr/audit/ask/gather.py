@@ -159,8 +159,8 @@ class _Gathering:
             with ThreadPoolExecutor(2) as pool:
                 of_job = _for_jobs("job", self.checks, plan)
                 canary = pool.submit(asker.as_users, self.nodes, clean, plan, of_job, plan.first)
-                refused = found.get("ssh", NO_FLEET).missing  # at once: what hangs would have kept it waiting
-                kept_out = [reply.node for reply in refused if reply.ended - reply.began < GATE_SECONDS]
+                # At once: what hangs would have kept it waiting.
+                kept_out = [r.node for r in found.get("ssh", NO_FLEET).missing if r.ended - r.began < GATE_SECONDS]
                 of_node = join_probes(parts, replace(plan, contexts=()), stages=("node",))
                 inside = pool.submit(asker.in_jobs, kept_out, of_node, plan)
                 found |= asker.slurm(self.nodes, clean, plan, parts, in_jobs, whole="ssh" not in self.ways)

@@ -31,17 +31,13 @@ class Controller:
     """
 
     def __init__(self, runner: Runner, sets: NodeSets, *, jobs: bool, end: float) -> None:
-        self.runner = runner
-        self._sets, self._jobs, self._end = sets, jobs, end
+        self.runner, self.sets = runner, sets
+        self._jobs, self._end = jobs, end
 
     @property
     def left(self) -> float:
         """Return the seconds that a question may take."""
         return max(2.0, self._end - time.monotonic())
-
-    def nodes(self, expression: str) -> tuple[str, ...]:
-        """Return the nodes of a node set. Raises InputError, EnvmgrError as `NodeSets.resolve`."""
-        return self._sets.resolve(expression)
 
     def slurm(self) -> SlurmView:
         """Return Slurm's view of its nodes."""

@@ -43,10 +43,6 @@ class Look:
     nodes: tuple[str, ...]
     shell: AskedShell | None = None
 
-    @property
-    def user(self) -> str:
-        return self.shell.user if self.shell is not None else self.evidence.plan.user
-
     def get(self, fact: str, default: str = "") -> str:
         return self.facts.get(f"{self.shell.key if self.shell else ''}{fact}", default)
 

@@ -124,11 +124,6 @@ class Evidence:
         found = self.answers.get(self.table.check)
         return found if isinstance(found, kind) else None
 
-    @property
-    def reference(self) -> str:
-        """Return the node that is right whatever other nodes have; empty for none."""
-        return self.plan.request.reference
-
     def looked(self, part: str) -> Fleet:
         """Return the answers of nodes on which the check's looks outside of shells ran to their end."""
         return self.fleet.only(lambda facts: looked_key(part, "node") in facts)
@@ -164,9 +159,6 @@ class AskedShell:
     def where(self) -> str:
         """Return the place of a finding about it: `bash-login (alice)`."""
         return f"{self.context.name} ({self.user})"
-
-    def by_value(self, fact: str, *, default: str | None = None) -> dict[str, tuple[str, ...]]:
-        return self.fleet.by_value(f"{self.key}{fact}", default=default)
 
 
 Rows = Iterator[Loose]

@@ -58,7 +58,8 @@ def join_probes(parts: Iterable[ProbePart], plan: ProbePlan, *, stages: Sequence
         shell = f"{'' if _in_job(plan) else f'as {quote(plan.user)} '}/bin/bash -l"
         starting.append(_if_known("user", "login", "login.", f'start login {shell} "$tmp/login.sh"\n', plan))
         telling.append(f"tell '' login \"$secret\" '({'|'.join(sorted(of_login))})[.]'\n")
-    for number, (context, account) in enumerate(_pairs(plan) if texts["context"] else ()):
+    pairs = [(c, a) for c in plan.contexts for a in plan.accounts if a in c.accounts]
+    for number, (context, account) in enumerate(pairs if texts["context"] else ()):
         jobs.append(f"c{number}")
         starting.append(_start(jobs[-1], context, account, plan))
         key = context_key(context, account)
@@ -104,10 +105,6 @@ def _function(name: str, lines: Iterable[str]) -> str:
 def context_key(context: ShellContext, account: ShellAccount) -> str:
     """Return the beginning of a context's facts."""
     return f"ctx.{context.name}.{account}."
-
-
-def _pairs(plan: ProbePlan) -> list[tuple[ShellContext, ShellAccount]]:
-    return [(c, a) for c in plan.contexts for a in plan.accounts if a in c.accounts]
 
 
 def _settings(plan: ProbePlan) -> str:

@@ -94,7 +94,7 @@ def audit_nodes(ctx: Context, request: AuditRequest) -> AuditResult:
 def _answered(evidence: Evidence) -> Iterator[str]:
     """Yield the contexts that at least one node has; a context that no node has was not looked at."""
     for shell in evidence.each_shell():
-        ends = shell.by_value("end", default="")
+        ends = shell.fleet.by_value(f"{shell.key}end", default="")
         if not shell.fleet.nodes or set(ends) != {"absent"}:
             yield shell.context.name
 

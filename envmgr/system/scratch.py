@@ -87,7 +87,7 @@ def folder_lock(path: Path) -> Iterator[bool]:
 
 
 def temporary_files(account: Account | None = None) -> Path:
-    """Return $TMPDIR if it can be written, and `account` can go there, else /tmp. Python is not asked: it writes a file
+    """Return $TMPDIR if it can be written and has room, and `account` can go there, else /tmp. Python is not asked: it writes a file
     to see, and may leave it.
 
     Raise EnvmgrError `no-temporary-folder`.
@@ -97,6 +97,7 @@ def temporary_files(account: Account | None = None) -> Path:
         if (
             place.is_dir()
             and os.access(place, os.W_OK | os.X_OK)
+            and os.statvfs(place).f_bavail
             and (account is None or can_enter(account, place.resolve()))
         ):
             return place.absolute()

@@ -112,7 +112,7 @@ def slurm_row(chance: random.Random, places: Places, some: Nodes) -> RandomDrift
     rows = [f"nodename={node}" for node in nodes] if what == "node" else [f"partitionname={row['PartitionName']}"]
     field = chance.choice(list(row))
     old = "" if row[field] == "(null)" else row[field]
-    new = _OTHER.get(old, "1" if old[-1:].isdigit() else "old")
+    new = _OTHER.get(old, str(1 + (old == "1")) if old[-1:].isdigit() else "old")
     names = f"{what} {field}"
     if chance.random() < 0.4:
         field, old, new = "State", _BACK[what], chance.choice(_STATES[what])

@@ -66,7 +66,8 @@ def _of_shell(shell: AskedShell, look: Look) -> Iterator[Said]:
 
 def _no_module_at_all(evidence: Evidence) -> Rows:
     """Yield that no login shell has a `module`. One that only some nodes lack is compared by the check `inventory`."""
-    logins = [shell.by_value("module") for shell in evidence.each_shell() if shell.context.name == "bash-login"]
+    shells = [shell for shell in evidence.each_shell() if shell.context.name == "bash-login"]
+    logins = [shell.fleet.by_value(f"{shell.key}module") for shell in shells]
     if any(logins) and {value for login in logins for value in login} == {"no"}:
         nodes = dict.fromkeys(node for login in logins for node in login.get("no", ()))
         yield evidence.say("no_module_at_all", nodes, evidence.user_login)

@@ -54,7 +54,7 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Images:
         install = _install(prefix, path)
         if install is not None and (install.exists() or path in wanted):
             sums[path] = _sum(install)
-    nodes = controller.nodes(staging.nodes) if staging.nodes else evidence.nodes if chosen else ()
+    nodes = controller.sets.resolve(staging.nodes) if staging.nodes else evidence.nodes if chosen else ()
     return Images(sums, wanted, frozenset(nodes))
 
 

@@ -38,7 +38,7 @@ def probe(plan: AuditPlan) -> ProbeTexts:
 def ask_controller(controller: Controller, evidence: Evidence) -> frozenset[str] | None:
     """Return the nodes of `mount.writable` in site.yaml."""
     writable = evidence.site.mount.writable
-    return None if writable is None else frozenset(controller.nodes(writable))
+    return None if writable is None else frozenset(controller.sets.resolve(writable))
 
 
 def judge(evidence: Evidence) -> Rows:

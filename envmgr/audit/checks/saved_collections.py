@@ -39,7 +39,8 @@ def _collections(look: Look) -> Iterator[Said]:
     if found := look.get("collection"):  # a login shell cannot restore it
         row = "not_restored_of_site" if found.startswith("LMOD_SYSTEM_DEFAULT_MODULES=") else "not_restored"
         words = short(" ".join(look.get("collection.said").split())) or "and Lmod says nothing"
-        yield say(row, found=found, said=words, remove=as_user(look.user, f"rm {quote(found)}"))
+        user = (look.shell or look.evidence.plan).user
+        yield say(row, found=found, said=words, remove=as_user(user, f"rm {quote(found)}"))
 
 
 def _hook(hook: str, look: Look) -> Iterator[Said]:

@@ -100,7 +100,7 @@ _Odd = tuple[str, str, tuple[str, ...], tuple[str, ...], bool, bool]
 
 def _odd(values: Values, evidence: Evidence, kind: str) -> Iterator[_Odd]:
     """Yield the value, the right one and the other fields of a difference for each value that is not right."""
-    reference = next((value for value, nodes in values.items() if evidence.reference in nodes), None)
+    reference = next((value for value, nodes in values.items() if evidence.plan.request.reference in nodes), None)
     groups = [values] if reference is not None else values_of_like_nodes(values, evidence)
     for group in groups:
         like = right = reference if reference is not None else _majority(group)

@@ -66,7 +66,8 @@ class OfNode:
     def root(self, of: Difference) -> Root:
         """Return what a difference comes from: itself, unless it is a symptom of another one that has a relation to it."""
         own = _own(of)
-        above = self._first(lambda each: each is not of and _has(each, of))
+        ways = self._view.seen.leads(of.path)
+        above = self._first(lambda each: each is not of and (_has(each, of) or any(holds(each, way) for way in ways)))
         if above is not None or not KINDS[of.kind].symptom:
             return self.root(above) if above is not None else own
         name = KINDS[of.kind].sets(of.key)
@@ -105,6 +106,10 @@ class OfNode:
     def state(self, root: Root) -> str:
         """Return what a root is here: of nodes on which it is something else each has its own cause."""
         return next((f"{of.kind} {of.value} {of.known}" for of in self.all if of.path == root.file), "")
+
+    def shares_path(self, of: Difference) -> bool:
+        """Return whether another difference of that path explains it: a mount what shells see there."""
+        return self._first(lambda each: each is not of and each.path == of.path != "") is not None
 
     def _first(self, fits: Callable[[Difference], bool]) -> Difference | None:
         return next((each for each in self._roots if fits(each)), None)
@@ -221,7 +226,7 @@ def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -
             broken.add((harm.node, harm.context.name))
     rooted = [(node, of, _root(of, node, of_node, view)) for node, each in of_node.items() for of in each.all]
     alone = Counter((node, of.where) for node, of, root in rooted if of.where and root == _own(of))
-    explained = {of for _, of, root in rooted if root != _own(of)}
+    explained = {of for node, of, root in rooted if root != _own(of) or of_node[node].shares_path(of)}
     # In other shells the same, and in the same shell what the same file sets on nodes that are right.
     elsewhere = {at: root for node, of, root in rooted if root != _own(of) for at in of_node[node].alike(of)}
     for node, of, own in rooted:

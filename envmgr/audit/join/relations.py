@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class View:
     """All else that the relations look at: the second look, the differing lines of files, and nodes that are right. `sender` is the host that sends jobs,
-    `home` that of the `user`.
+    `home` that of the `user`; ssh does not let the audit into nodes that are `shut`.
     """
 
     seen: Seen = field(default_factory=Seen)
@@ -31,6 +31,7 @@ class View:
     sender: str = ""
     home: str = ""
     user: str = ""
+    shut: frozenset[str] = frozenset()
 
     def shell(self, harm: Harm) -> tuple[str, str, str] | None:
         """Return node, context and account of the traced shell of a harm; None if it is about no shell."""

@@ -56,6 +56,8 @@ def caused(cause: Cause, view: View) -> Caused:
     same = (of.nodes for of in cause.differences if (of.kind, of.key, of.value) == (what.kind, what.key, what.value))
     on = tuple(dict.fromkeys(chain(*same)))
     hint = _hint(replace(what, nodes=on), view)
+    if hint.at == "here" and not view.shut.isdisjoint(on):
+        hint = Steps(look=f"once ssh lets root in again: {hint.text}")
     finding = AuditFinding(
         "inventory",
         min((of.severity for of in harms), key=_ORDER.__getitem__, default=_severity(cause.differences, view)),

@@ -35,7 +35,8 @@ def by_what_differs(
     wanted = _wanted(harms, found, evidence)
     seen = look_again(wanted) if wanted.nodes else Seen()
     lines = dict(lines_that_differ(found, seen))
-    view = View(seen, lines, wanted.normal, evidence.sender, home, evidence.plan.user)
+    shut = frozenset(evidence.in_job.nodes)
+    view = View(seen, lines, wanted.normal, evidence.sender, home, evidence.plan.user, shut)
     real = with_what_is_there([of for of in found if not same_text(of, lines, seen)], wanted, seen)
     notes = joined(one.finding for one in loose if one.finding.severity == "note")
     return (*said(join(harms, real, view), view), *(as_caused(note) for note in notes))
@@ -59,6 +60,7 @@ def _wanted(harms: Iterable[Harm], found: Sequence[Difference], evidence: Eviden
     files = {of.key: None for of in found if of.kind == "file" and _readable(of)}
     paths = {path: None for harm in harms for path in harm.paths}
     paths |= {path: None for of in found if KINDS[of.kind].symptom for path in _PATHS.findall(f"{of.value} {of.right}")}
+    paths |= {of.path: None for of in found if of.kind == "modfile"}
     trees = (of.key for of in found if of.kind == "tree")
     usual = sorted(dict.fromkeys(node for of in found for node in of.others), key=lambda node: node in odd)
     usual = usual or [node for node in evidence.fleet.nodes if node not in odd]

@@ -47,7 +47,7 @@ def test_facts_of_a_shell_have_no_key_of_it_and_its_place_is_the_shell() -> None
     (shell,) = given.each_shell()
 
     def seen(look: Look) -> Iterable[Said]:
-        yield say("shell", severity="note", hint="no", said=look.get("modulepath", "none"), who=look.user)
+        yield say("shell", severity="note", hint="no", said=look.get("modulepath", "none"), who=shell.user)
 
     at = "bash-login (alice)"
     assert told(Check(judge=lambda given: looked_at(seen, shell.fleet, given, shell), table=TABLE), given) == [

@@ -77,9 +77,10 @@ def _why(reply: Reply, logs: Mapping[str, str], slurm: SlurmView, names: Mapping
         return sleeps
     if reply.reason.startswith(_NO_FAULT):  # Slurm gives waiting jobs different reasons
         return re.sub(r" \((Resources|Priority|ReqNodeNotAvail, UnavailableNodes:.*?)\)", "", reply.reason)
-    reason = re.sub(r"(\bfor )?\bStepId=[0-9.]+ ?", "", reply.reason)  # the number differs on every node
     log = logs.get(reply.node, "") if reply.status == "silent" else ""
-    return f"{reply.status}: {reason}" + (f"; slurmd's log: {log}" if log else "")
+    found = f"{reply.status}: {reply.reason}" + (f"; slurmd's log: {log}" if log else "")
+    # What differs on every node.
+    return re.sub(r"(\bfor )?\bStepId=\S+ ?|JOB \d+ ON \S+ |[0-9-]{10}T[0-9:]+ ?", "", found)
 
 
 def _ended(way: str, look: Look) -> Iterator[Said]:

@@ -109,7 +109,9 @@ def how_it_differs(value: str | None, right: str | None) -> How:
         return "over"
     if _told(value) != _told(right):  # one is closed to others: no more can be compared than what follows
         value, right = value.partition(" ")[2], right.partition(" ")[2]
-    return "mode" if _MODE.sub("", value) == _MODE.sub("", right) else "changed"
+    had, wanted = (int(mode[0], 8) if (mode := _MODE.search(text)) else 0 for text in (value, right))
+    # No hint closes what users may need.
+    return "mode" if _MODE.sub("", value) == _MODE.sub("", right) and not had & ~wanted & 0o555 else "changed"
 
 
 def _told(value: str) -> bool:

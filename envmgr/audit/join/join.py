@@ -181,7 +181,9 @@ def _has(each: Difference, of: Difference) -> bool:
     kept_in = KINDS["account" if _is_of_another(of) else of.kind].kept_in
     rows = each.kind in ("file", "link") and kept_in and re.match(kept_in, each.path)
     file = relations.is_its_file(each, f"{of.key} {of.value} {of.right}")
-    return holds(each, of.path) or file or bool(rows)
+    # By .modulerc and .version.
+    lists = of.kind == "avail" and of.key.replace(" ", "/").startswith(each.path.rpartition("/.")[0] or "-")
+    return holds(each, of.path) or file or bool(rows or lists)
 
 
 def _is_of_another(of: Difference) -> bool:

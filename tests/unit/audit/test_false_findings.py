@@ -225,7 +225,7 @@ def test_slurmds_own_words_tell_why_a_job_ended() -> None:
     )
     line = "error: spank: /etc/slurm/plugstack.conf:1: Failed to load plugin"
     assert nodes_to_ask(given.ways) == ("c2",)
-    (said,) = told(nodes, replace(given, logs={"c2": line.replace("spank", "JOB 7 ON c2 spank"), "c1": "of another job"}))
+    (said,) = told(nodes, replace(given, logs={"c2": line.replace(": s", ": JOB 7 ON c2 s"), "c1": "of another job"}))
     assert said.startswith(
         "error c2: Slurm (inherited environment): silent: the job's answer was not collected: Task launch failed on node c2: "
         f"Unspecified error; slurmd's log: {line} | an answer by /usr/sbin/slurmstepd | is another finding of c2 the cause? "

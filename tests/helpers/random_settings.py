@@ -17,7 +17,7 @@ _LIMITS = {
     "core": "-c",
     "cpu": "-t",
     "data": "seg|-d",
-    "fsize": "-f",
+    "fsize": "size|-f",
     "locks": "-x",
     "memlock": "locked|-l",
     "msgqueue": "queues|-q",

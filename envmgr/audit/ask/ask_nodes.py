@@ -130,10 +130,11 @@ class Asker:
         self.send_all("jobs", len(asked) * len(sending), sending)
         return {way: folding.fleet() for way, folding in foldings.items()}
 
-    def in_jobs(self, nodes: Sequence[str], script: str, plan: ProbePlan) -> Fleet:
-        """Return what nodes tell in jobs of this account."""
+    def in_jobs(self, nodes: Sequence[str], script: str, plan: ProbePlan, prepare: str | None = None) -> Fleet:
+        """Return what nodes tell in jobs of this account, or with a `prepare` in jobs that are submitted as users do."""
         folding = Folding(nodes)
-        self.send(nodes, script, plan, folding, "NONE", user=None)
+        export: Export | None = "NONE" if prepare is None else None
+        self.send(nodes, script, plan, folding, export, prepare=prepare or "", user=None if export else "")
         return folding.fleet()
 
     def as_users(
@@ -147,11 +148,9 @@ class Asker:
         names = slurm_names(states, [node for node in nodes if node not in unfit])
         # The last idle one: jobs of the audit are submitted to the first nodes first.
         last = sorted(names, key=lambda node: states[names[node]][0].startswith("idle"))[-1:] if parts else []
-        folding = Folding(last)
         script = join_probes(parts, replace(plan, contexts=(), accounts=("user",)), stages=("node",))
         prepare = assign(envmgr_entry=entry) + script_text(__file__, "prepare.sh")
-        self.send(last, script, plan, folding, None, prepare=prepare)
-        return folding.fleet()
+        return self.in_jobs(last, script, plan, prepare)
 
     def send_all(self, label: str, count: int, sending: Sequence[Callable[[], None]]) -> None:
         """Send jobs to `count` nodes, by calls of `send` in parallel."""

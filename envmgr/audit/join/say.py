@@ -41,13 +41,14 @@ def caused(cause: Cause, view: View) -> Caused:
     """Return one cause with what follows from it: first what differs, or a line that all nodes have, or a harm by itself."""
     harms = sorted(
         dict.fromkeys(harm.finding for harm in sorted(cause.harms, key=lambda harm: harm.stage)),
-        key=lambda of: (of.where != cause.root.name, _ORDER[of.severity]),
+        key=lambda of: (cause.root.name not in (of.where, f"said: {of.found}"), _ORDER[of.severity]),
     )
+    worst = min((of.severity for of in harms), key=_ORDER.__getitem__, default=_severity(cause.differences, view))
     place = cause.root.name if cause.root.name.startswith("/") else ""
     if not cause.differences:
         head, *rest = joined(harms)
         nodes = fold(cause.nodes & {*expand(head.nodes)}) or head.nodes  # others have another cause of it
-        found = replace(head, nodes=nodes)
+        found = replace(head, nodes=nodes, severity=worst)
         if place and head.where != place:
             line = Steps(look=f"{place} does it: take that line away, unless it is intended")
             found = replace(found, hint=line.text, actions=actions_of(line, nodes))
@@ -60,7 +61,7 @@ def caused(cause: Cause, view: View) -> Caused:
         hint = Steps(look=f"once ssh lets root in again: {hint.text}")
     finding = AuditFinding(
         "inventory",
-        min((of.severity for of in harms), key=_ORDER.__getitem__, default=_severity(cause.differences, view)),
+        worst,
         place or (_shell(what) if what.where else cause.root.name),
         _sentence(cause, what),
         f"{as_on(what.others)}: {short(what.right or 'not there')}" if what.known else "",

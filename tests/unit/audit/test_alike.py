@@ -190,7 +190,7 @@ def test_what_a_known_harm_breaks_or_leads_to_follows_from_it_and_nothing_else_d
     )
     found = judged(USES, said, other)
     assert [(each.found, [c.found for c in each.consequences]) for each in found] == [
-        (said.finding.found, [PYTHONPATH]),
+        (PYTHONPATH, [said.finding.found]),
         (other.finding.found, []),
     ]
     (one,) = judged({"ifs": r"IFS\t:"}, other)

@@ -156,7 +156,7 @@ def test_down_node_comes_from_a_slurmd_that_does_not_run_and_a_drained_one_from_
     ]
     drained, daemon = report(given("drained"))
     assert drained == (
-        "error c2.x: Slurm (inherited environment): unreachable: Slurm: drained: disk | "
-        "`scontrol show node c2`; `scontrol update nodename=c2 state=resume` once it is well > drained: disk"
+        "error c2.x: Slurm: drained: disk | `scontrol update nodename=c2 state=resume`, once that is fixed > "
+        "unreachable: Slurm: drained: disk"
     )
     assert daemon.startswith("warning c2.x: daemon slurmd: ")

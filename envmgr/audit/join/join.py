@@ -267,7 +267,8 @@ def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], view: View)
     states: list[tuple[Harm, Root]] = []
     told_by: dict[str, list[tuple[str, Root]]] = {}
     sent = [_sent(of, of_node, view.sender) for of in harms]
-    wrong = [of.finding.where for of in sent if of.alike and of.context is None and of.finding.where.startswith("/")]
+    errors = (of.finding for of in sent if of.alike and of.finding.severity == "error")
+    wrong = [of.where for of in errors if of.where.startswith("/")]  # no shell's
     explained = [(harm, _explanation(harm, of_node, view, wrong)) for harm in sent]
     broken = [(of.node, of.finding, own) for of, own in explained if of.finding.check == "loading"]
     for harm, own in sorted(explained, key=lambda of: of[0].stage):

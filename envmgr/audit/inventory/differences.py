@@ -79,7 +79,8 @@ def _of_place(place: Place, evidence: Evidence) -> Iterator[Difference]:
         values: dict[str, list[str]] = {}
         for inventory, nodes in place.told:
             value = inventory.values.get((kind, key), _ABSENT)
-            if inventory.knows(kind, key) and (kind, value) != ("limit", _ABSENT):  # its daemon does not run
+            # A daemon that does not run has no limits, and no cores.
+            if inventory.knows(kind, key) and (value != _ABSENT or kind not in ("daemon", "limit")):
                 values.setdefault(value, []).extend(nodes)
         given = {value: tuple(nodes) for value, nodes in values.items()}
         if had is not None and KINDS[kind].baseline:

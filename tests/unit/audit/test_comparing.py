@@ -54,7 +54,7 @@ def test_login_nodes_and_groups_are_apart_and_files_are_compared_with_all() -> N
     alike = {"c1": "a", "c2": "a", "c3": "a", "login": "b"}
     assert findings(alike) == []
     assert findings(alike, kind="file") == findings(alike, kind="limit") == ["login: b, and a on c[1-3]"]
-    assert findings({**alike, "login": "\0"}, kind="limit") == []  # no such daemon runs there
+    assert [findings({**alike, "c1": "\0", "login": "a"}, kind=kind) for kind in ("limit", "daemon")] == [[], []]
     given = fleet(groups={"cpu": ("c1", "c2", "c3"), "gpu": ("g1", "g2", "g3")})
     values = {"c1": "a", "c2": "a", "c3": "a", "g1": "b", "g2": "b", "g3": "b"}
     assert findings(values, given) == []

@@ -109,8 +109,8 @@ look_paths() { # PATH ...
       printf '@second_look.leads|%s\t%s\n' "$look_path" "$look_to"
       look_at=$look_to
     done
-    case $look_at in /usr/sbin/*) ldd "$look_at" | sed -n 's|.* => \(/[^ ]*\) .*|\1|p' ;; esac 2>/dev/null |
-      while read -r look_at; do printf "@second_look.leads|$look_path\t%s\n" "$(realpath -m "$look_at")" "$(realpath -m "${look_at%/*}")/${look_at##*/}"; done
+    case $look_at in /usr/sbin/*/*) ;; /usr/sbin/*) ldd "$look_at" | sed -n 's|.* => \(/[^ ]*\) .*|\1|p' ;; esac 2>/dev/null |
+      while read -r look_at; do printf '@second_look.leads|%s\t%s\n' "$look_path" "$(realpath -m "$look_at")" "$look_path" "$(realpath -m "${look_at%/*}")/${look_at##*/}"; done
   done
   sort -u "$0.ways" | xargs -d '\n' -r sh -c 'find "$@" -maxdepth 0 -printf "%p\t" \( -type d -printf "dir %m %u:%g\n" -o -type l -printf "link -> %l\n" -o -path "/etc/*" -printf "file %m %u:%g\n" -o -printf "prog %m %u:%g\n" \)' sh 2>/dev/null | lines second_look.ways
 }

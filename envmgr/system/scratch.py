@@ -97,7 +97,7 @@ def temporary_files(account: Account | None = None) -> Path:
         if (
             place.is_dir()
             and os.access(place, os.W_OK | os.X_OK)
-            and os.statvfs(place).f_bavail
+            and _has_room(place)
             and (account is None or can_enter(account, place.resolve()))
         ):
             return place.absolute()
@@ -107,6 +107,17 @@ def temporary_files(account: Account | None = None) -> Path:
         context=f"looked at {', '.join(map(str, places))}",
         hint="name one in $TMPDIR",
     )
+
+
+def _has_room(place: Path) -> bool:
+    """Return whether its file system has room, or does not say how much; if not, leftovers of killed runs go first."""
+    for _ in range(2):
+        with suppress(OSError):
+            of = os.statvfs(place)
+            if of.f_bavail or not of.f_blocks:
+                return True
+        clear_dead_scratch(place)
+    return False
 
 
 def clear_dead_scratch(base: Path | None = None) -> None:

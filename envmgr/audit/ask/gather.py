@@ -221,7 +221,7 @@ def _look_again(asker: Asker, evidence: Evidence, wanted: Wanted) -> Seen:
     part = second_look_part(wanted, users, evidence.plan.generation)
     fleets, nodes = [evidence.ways.get("ssh", NO_FLEET), evidence.here], (*wanted.nodes, *wanted.normal, *here)
     script = join_probes([part], replace(evidence.plan, contexts=()), stages=("prefix",))
-    in_jobs = asker.in_jobs(evidence.in_job.among(nodes).nodes, script, evidence.plan)
+    in_jobs = asker.in_jobs(evidence.in_job.sound.among(nodes).nodes, script, evidence.plan)
     return Seen({**in_jobs.told, **_ask_again(nodes, part, ("prefix",), fleets, evidence.plan, asker).told})
 
 

@@ -55,7 +55,7 @@ def _missing(evidence: Evidence) -> Rows:
                 severity=severity,
                 way=_NAMES.get(way, way),
                 found=found,
-                by=f" by /usr/sbin/{'sshd' if way == 'ssh' else 'slurmstepd'}" if severity == "error" else "",
+                by=" by /usr/sbin/sshd" if way == "ssh" and severity == "error" else "",
                 hint=hint,
                 traced=_TRACED if "the login shell ended" in found else "",
             )

@@ -91,6 +91,9 @@ class InventoryKind(FrozenModel):
         severity: Severity = next((row.severity for row in rows if row.severity is not None), "note")
         says = next((row.says for row in rows if row.says), "{key} is {value}; {right} on others")
         hint = next((row.hint for row in rows if row.hint), Steps())
+        had, wanted = (int(mode[0], 8) if (mode := _MODE.search(text or "")) else 0 for text in (value, right))
+        if how == "mode" and had & ~wanted & 0o555:  # no command closes what users may need
+            hint = Steps(look=f"make its mode {given['mode']}, unless users need what that takes away")
         return severity, fill(says, given), hint.filled(given)
 
     def _rows(self, key: str, how: How) -> Iterator[KindRow]:
@@ -109,9 +112,7 @@ def how_it_differs(value: str | None, right: str | None) -> How:
         return "over"
     if _told(value) != _told(right):  # one is closed to others: no more can be compared than what follows
         value, right = value.partition(" ")[2], right.partition(" ")[2]
-    had, wanted = (int(mode[0], 8) if (mode := _MODE.search(text)) else 0 for text in (value, right))
-    # No hint closes what users may need.
-    return "mode" if _MODE.sub("", value) == _MODE.sub("", right) and not had & ~wanted & 0o555 else "changed"
+    return "mode" if _MODE.sub("", value) == _MODE.sub("", right) else "changed"
 
 
 def _told(value: str) -> bool:

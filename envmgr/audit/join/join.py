@@ -63,13 +63,13 @@ class OfNode:
         self._view = view
         self._roots = [of for of in self.all if not KINDS[of.kind].symptom]
 
-    def root(self, of: Difference) -> Root:
+    def root(self, of: Difference, led: tuple[Difference, ...] = ()) -> Root:
         """Return what a difference comes from: itself, unless it is a symptom of another one that has a relation to it."""
         own = _own(of)
-        ways = self._view.seen.leads(of.path)
-        above = self._first(lambda each: each is not of and (_has(each, of) or any(holds(each, way) for way in ways)))
+        ways, led = self._view.seen.leads(of.path), (*led, of)
+        above = self._first(lambda each: each not in led and (_has(each, of) or any(holds(each, at) for at in ways)))
         if above is not None or not KINDS[of.kind].symptom:
-            return self.root(above) if above is not None else own
+            return self.root(above, led) if above is not None else own
         name = KINDS[of.kind].sets(of.key)
         place, usual = self._places(of.where, name)
         if place and self._first(lambda each: each.path == _file(place)):
@@ -92,8 +92,8 @@ class OfNode:
         if found is None and of.kind == "module":  # by LMOD_CACHED_LOADS it depends on all files of its folders
             kinds = ("moddir.user.", "modfile" if f"{of.value}".endswith("no words") else "-")
             found = next((each for each in self.all if f"{each.kind}{each.where[-6:]}" in kinds), None)
-        if found is not None:
-            return self.root(found)
+        if found is not None and found not in led:
+            return self.root(found, led)
         return Root(place) if place and place not in usual else own
 
     def alike(self, of: Difference) -> list[tuple[str, ...]]:
@@ -109,7 +109,9 @@ class OfNode:
 
     def shares_path(self, of: Difference) -> bool:
         """Return whether another difference of that path explains it: a mount what shells see there."""
-        return self._first(lambda each: each is not of and each.path == of.path != "") is not None
+        return bool(
+            self._first(lambda each: each.path == of.path != "" and KINDS[each.kind].depth > KINDS[of.kind].depth)
+        )
 
     def _first(self, fits: Callable[[Difference], bool]) -> Difference | None:
         return next((each for each in self._roots if fits(each)), None)
@@ -181,8 +183,7 @@ def _has(each: Difference, of: Difference) -> bool:
     kept_in = KINDS["account" if _is_of_another(of) else of.kind].kept_in
     rows = each.kind in ("file", "link") and kept_in and re.match(kept_in, each.path)
     file = relations.is_its_file(each, f"{of.key} {of.value} {of.right}")
-    # By .modulerc and .version.
-    lists = of.kind == "avail" and of.key.replace(" ", "/").startswith(each.path.rpartition("/.")[0] or "-")
+    lists = of.kind == "avail" and of.key.replace(" ", "/").startswith(each.path.partition("/.modulerc")[0] or "-")
     return holds(each, of.path) or file or bool(rows or lists)
 
 
@@ -208,11 +209,7 @@ def _leads_below(of: Difference, view: View) -> Callable[[str], bool]:
 def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -> list[Cause]:
     """Return the causes: those of harms first, then what differs and harms nobody."""
     differences = relations.turned(differences, harms, view)
-    nodes = {
-        view.sender,
-        *(harm.node for harm in harms),
-        *(node for of in differences for node in of.nodes + of.others),
-    }
+    nodes = {view.sender, *(harm.node for harm in harms)}.union(*(of.nodes + of.others for of in differences))
     of_node = {node: OfNode(node, differences, view) for node in sorted(nodes)}
     causes: dict[tuple[str, bool, str], Cause] = {}
     broken: set[tuple[str, str]] = set()
@@ -267,8 +264,7 @@ def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], view: View)
     states: list[tuple[Harm, Root]] = []
     told_by: dict[str, list[tuple[str, Root]]] = {}
     sent = [_sent(of, of_node, view.sender) for of in harms]
-    errors = (of.finding for of in sent if of.alike and of.finding.severity == "error")
-    wrong = [of.where for of in errors if of.where.startswith("/")]  # no shell's
+    wrong = [of.finding.where for of in sent if of.alike and of.finding.check == "node-setup"]  # its files
     explained = [(harm, _explanation(harm, of_node, view, wrong)) for harm in sent]
     broken = [(of.node, of.finding, own) for of, own in explained if of.finding.check == "loading"]
     for harm, own in sorted(explained, key=lambda of: of[0].stage):
@@ -305,7 +301,7 @@ def _explanation(harm: Harm, of_node: Mapping[str, OfNode], view: View, wrong: S
     if not harm.alike:
         return of_node[harm.node].explain(harm)
     places = [each.traced(harm) for each in of_node.values()]  # few nodes are looked at again
-    shell = view.shell(harm)
+    shell = view.shell(harm) if harm.finding.check == "contexts" else None  # what node-setup's files are for
     read = {harm.finding.where}.union(*(view.seen.read(node, *shell[1:]) for node in of_node if shell))
     return next((Root(place) for place in (*places, *(path for path in wrong if path in read)) if place), None)
 

@@ -63,7 +63,7 @@ def _same_path(harm: Harm, of: Difference, _: View) -> bool:
 
 
 def _led_to(harm: Harm, of: Difference, view: View) -> bool:
-    return bool(of.path) and any(of.path in view.seen.leads(path) for path in harm.paths)
+    return bool(of.path) and any(of.path in view.seen.leads(at) for at in harm.paths if not at.startswith("/usr/sbin/"))
 
 
 def _sets_it(harm: Harm, of: Difference, view: View) -> bool:
@@ -173,6 +173,7 @@ RELATIONS: tuple[tuple[str, Relation], ...] = (
     ("it holds what the shell reads", _holds_what_it_reads),
     ("it is a state of that shell", _state_of_its_shell),
     ("its name is said", lambda harm, of, _: is_name_in(of, harm.text)),
+    ("a daemon loads it", lambda harm, of, view: any(of.path in view.seen.leads(at) for at in harm.paths)),
 )
 TRACED = [words for words, _ in RELATIONS].index(
     "it configures the service"

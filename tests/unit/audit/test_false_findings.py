@@ -61,7 +61,7 @@ def test_busy_node_is_a_note() -> None:
 def test_a_power_supply_that_failed_is_an_error() -> None:
     (line,) = told(nodes, lost({"c2": "Slurm: down: power supply failed"}))
     assert line.startswith(
-        f"error c2: {INHERITED}: unreachable: Slurm: down: power supply failed | an answer by /usr/sbin/slurmstepd | `scontrol"
+        f"error c2: {INHERITED}: unreachable: Slurm: down: power supply failed | an answer | `scontrol"
     )
 
 
@@ -228,7 +228,7 @@ def test_slurmds_own_words_tell_why_a_job_ended() -> None:
     (said,) = told(nodes, replace(given, logs={"c2": line.replace(": s", ": JOB 7 ON c2 s"), "c1": "of another job"}))
     assert said.startswith(
         "error c2: Slurm (inherited environment): silent: the job's answer was not collected: Task launch failed on node c2: "
-        f"Unspecified error; slurmd's log: {line} | an answer by /usr/sbin/slurmstepd | is another finding of c2 the cause? "
+        f"Unspecified error; slurmd's log: {line} | an answer | is another finding of c2 the cause? "
     )
     assert nodes_to_ask({"slurm": given.ways["slurm"]}) == ()
 

@@ -103,7 +103,7 @@ def temporary_files(account: Account | None = None) -> Path:
             return place.absolute()
     raise EnvmgrError(
         "no-temporary-folder",
-        "there is no folder for temporary files that can be written",
+        "there is no folder for temporary files that can be written and has room",
         context=f"looked at {', '.join(map(str, places))}",
         hint="name one in $TMPDIR",
     )

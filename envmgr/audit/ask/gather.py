@@ -138,6 +138,7 @@ class _Gathering:
         asked: list[Asked] = [(c, a, "ssh") for c in over_ssh for a in plan.accounts if a in c.accounts]
         into_shells = any("context" in part.texts for part in parts)
         script = join_probes(parts, replace(plan, contexts=over_ssh))
+        of_node = join_probes(parts, replace(plan, contexts=()), stages=("node",))
         look, as_users, in_job = None, NO_FLEET, NO_FLEET
         with ThreadPoolExecutor(2) as pool:  # while nodes answer
             loading = pool.submit(self._loads_here, plan)
@@ -146,8 +147,7 @@ class _Gathering:
             else:
                 beside = pool.submit(asker.ssh, hosts, script, label="login nodes")
                 if asker.site.transport.via != "slurm":  # a job stuck on a mount would drain its node
-                    first = join_probes(parts, replace(plan, contexts=()), stages=("node",))
-                    look = asker.ssh(self.nodes, first, label="looking first, over ssh")
+                    look = asker.ssh(self.nodes, of_node, label="looking first, over ssh")
                 told = beside.result()
             plan = replace(plan, loads=loading.result())
         if plan.by_digest:
@@ -161,7 +161,6 @@ class _Gathering:
                 canary = pool.submit(asker.as_users, self.nodes, clean, plan, of_job, plan.first)
                 # At once: what hangs would have kept it waiting.
                 kept_out = [r.node for r in found.get("ssh", NO_FLEET).missing if r.ended - r.began < GATE_SECONDS]
-                of_node = join_probes(parts, replace(plan, contexts=()), stages=("node",))
                 inside = pool.submit(asker.in_jobs, kept_out, of_node, plan)
                 found |= asker.slurm(self.nodes, clean, plan, parts, in_jobs, whole="ssh" not in self.ways)
                 as_users, in_job = canary.result(), inside.result()

@@ -66,8 +66,7 @@ def _of_shell(shell: AskedShell, look: Look) -> Iterator[Said]:
 
 def _no_module_at_all(evidence: Evidence) -> Rows:
     """Yield that no login shell has a `module`. One that only some nodes lack is compared by the check `inventory`."""
-    shells = [shell for shell in evidence.each_shell() if shell.context.name == "bash-login"]
-    logins = [shell.fleet.by_value(f"{shell.key}module") for shell in shells]
+    logins = [s.fleet.by_value(f"{s.key}module") for s in evidence.each_shell() if s.context.name == "bash-login"]
     if any(logins) and {value for login in logins for value in login} == {"no"}:
         nodes = dict.fromkeys(node for login in logins for node in login.get("no", ()))
         yield evidence.say("no_module_at_all", nodes, evidence.user_login)

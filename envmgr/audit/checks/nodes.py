@@ -55,7 +55,6 @@ def _missing(evidence: Evidence) -> Rows:
                 severity=severity,
                 way=_NAMES.get(way, way),
                 found=found,
-                by=" by /usr/sbin/sshd" if way == "ssh" and severity == "error" else "",
                 hint=hint,
                 traced=_TRACED if "the login shell ended" in found else "",
             )

@@ -87,11 +87,12 @@ class OfNode:
             lambda each: relations.configures(each, f"{of.where}..".split(".")[1]),
             lambda each: relations.configures(each, of.kind),
             lambda each: each.kind == "account" and each.key.split(" ")[0] == user and _shell(of.where)[1] == "user",
+            # By LMOD_CACHED_LOADS a module depends on all files of its folders.
+            lambda each: each.kind == "modfile" and of.kind == "module" and f"{of.value}".endswith("no words"),
         )
         found = lost or next(filter(None, map(self._first, below)), None)
-        if found is None and of.kind == "module":  # by LMOD_CACHED_LOADS it depends on all files of its folders
-            kinds = ("moddir.user.", "modfile" if f"{of.value}".endswith("no words") else "-")
-            found = next((each for each in self.all if f"{each.kind}{each.where[-6:]}" in kinds), None)
+        if found is None and of.kind == "module":  # which one is loaded depends on the folders of modules
+            found = next((each for each in self.all if each.kind == "moddir" and each.where.endswith(".user.")), None)
         if found is not None and found not in led:
             return self.root(found, led)
         return Root(place) if place and place not in usual else own
@@ -109,9 +110,8 @@ class OfNode:
 
     def shares_path(self, of: Difference) -> bool:
         """Return whether another difference of that path explains it: a mount what shells see there."""
-        return bool(
-            self._first(lambda each: each.path == of.path != "" and KINDS[each.kind].depth > KINDS[of.kind].depth)
-        )
+        depth = KINDS[of.kind].depth
+        return bool(self._first(lambda each: each.path == of.path != "" and KINDS[each.kind].depth > depth))
 
     def _first(self, fits: Callable[[Difference], bool]) -> Difference | None:
         return next((each for each in self._roots if fits(each)), None)
@@ -183,7 +183,8 @@ def _has(each: Difference, of: Difference) -> bool:
     kept_in = KINDS["account" if _is_of_another(of) else of.kind].kept_in
     rows = each.kind in ("file", "link") and kept_in and re.match(kept_in, each.path)
     file = relations.is_its_file(each, f"{of.key} {of.value} {of.right}")
-    lists = of.kind == "avail" and of.key.replace(" ", "/").startswith(each.path.partition("/.modulerc")[0] or "-")
+    folder, hides, _ = each.path.partition("/.modulerc")
+    lists = hides and of.kind == "avail" and of.key.replace(" ", "/").startswith(f"{folder}/")
     return holds(each, of.path) or file or bool(rows or lists)
 
 

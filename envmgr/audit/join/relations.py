@@ -63,7 +63,7 @@ def _same_path(harm: Harm, of: Difference, _: View) -> bool:
 
 
 def _led_to(harm: Harm, of: Difference, view: View) -> bool:
-    return bool(of.path) and any(of.path in view.seen.leads(at) for at in harm.paths if not at.startswith("/usr/sbin/"))
+    return bool(of.path) and any(of.path in view.seen.leads(path) for path in harm.paths)
 
 
 def _sets_it(harm: Harm, of: Difference, view: View) -> bool:
@@ -87,6 +87,12 @@ def configures(of: Difference | str, way: str) -> bool:
     """Return whether it, or the setting of this name, configures the service that the name of a context, or the words of a harm, tell of."""
     named = of if isinstance(of, str) else f"{of.kind} {of.key}"
     return any(re.match(row["what"], named) and re.match(row["way"], way) for row in _SERVICES)
+
+
+def daemons(harm: Harm) -> list[str]:
+    """Return the programs of the services that ended in the harm."""
+    way = f"{harm.finding.check}: {harm.text}"
+    return [row["program"] for row in _SERVICES if "program" in row and re.match(row["way"], way)]
 
 
 def _has_its_home(harm: Harm, of: Difference, view: View) -> bool:
@@ -173,7 +179,7 @@ RELATIONS: tuple[tuple[str, Relation], ...] = (
     ("it holds what the shell reads", _holds_what_it_reads),
     ("it is a state of that shell", _state_of_its_shell),
     ("its name is said", lambda harm, of, _: is_name_in(of, harm.text)),
-    ("a daemon loads it", lambda harm, of, view: any(of.path in view.seen.leads(at) for at in harm.paths)),
+    ("a daemon loads it", lambda harm, of, view: any(of.path in view.seen.leads(at) for at in daemons(harm))),
 )
 TRACED = [words for words, _ in RELATIONS].index(
     "it configures the service"

@@ -14,7 +14,7 @@ from envmgr.audit.inventory.looked_into import lines_that_differ, same_text, wit
 from envmgr.audit.inventory.places import home_of
 from envmgr.audit.join.harms import Harm, harms_of
 from envmgr.audit.join.join import join
-from envmgr.audit.join.relations import View
+from envmgr.audit.join.relations import View, daemons
 from envmgr.audit.join.say import said
 from envmgr.audit.model import Evidence
 from envmgr.audit.second_look import LookAgain, Seen, Wanted, traced_shell
@@ -57,7 +57,7 @@ def _wanted(harms: Iterable[Harm], found: Sequence[Difference], evidence: Eviden
         if name in contexts:
             shells[traced_shell(contexts[name]), "root" if account == "root" else "user"] = None
     files = {of.key: None for of in found if of.kind == "file" and _readable(of)}
-    paths = {path: None for harm in harms for path in harm.paths}
+    paths = {path: None for harm in harms for path in (*harm.paths, *daemons(harm))}
     paths |= {path: None for of in found if KINDS[of.kind].symptom for path in _PATHS.findall(f"{of.value} {of.right}")}
     paths |= {of.path: None for of in found if of.kind == "modfile"}
     trees = (of.key for of in found if of.kind == "tree")

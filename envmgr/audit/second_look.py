@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import PurePath
 
 from envmgr.probe.model import Facts, ProbePart, ShellAccount, ShellContext, grouped
 from envmgr.system.shelltext import UNTRACED_END, assign, script_text, untraced, words
@@ -60,7 +61,13 @@ class Seen:
         """Return each path that was looked at with the type, mode and owner of it, and of the folders on its way. What lies in
         a tree is reported with its size, too: of two rows the longer one counts.
         """
-        return {path: max(of, key=len) for path, of in self._of(node, "ways").items()}
+        return {path: max(of, key=len).partition(" ")[2] for path, of in self._of(node, "ways").items()}
+
+    def changed(self, node: str, path: str) -> float:
+        """Return when the path, or the nearest folder on its way that is there, changed last, in seconds; 0 if nobody looked."""
+        rows = self._of(node, "ways")
+        found = next((rows[at] for at in (path, *map(str, PurePath(path).parents)) if at in rows), ())
+        return max((float(row.partition(" ")[0]) for row in found), default=0.0)
 
     def _of(self, node: str, what: str) -> Mapping[str, frozenset[str]]:
         return _rows(self.facts.get(node, {}).get(f"second_look.{what}", ""))

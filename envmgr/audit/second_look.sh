@@ -85,7 +85,8 @@ look_files() { # FILE ...
   find -L "$@" -maxdepth 0 -type f -perm -004 -print0 2>/dev/null | xargs -0 -r $look_nobody env LC_ALL=C awk "$look_text"
 }
 
-# What each path leads to (links, the program that a script names, a daemon's libraries), and all on the way, in the words of the inventory: `PATH<TAB>KIND VALUE`.
+# What each path leads to (links, the program that a script names, a daemon's libraries, and `/NAME` of one that it does not find), and all on the way, in the words
+# of the inventory: `PATH<TAB>SECONDS KIND VALUE`, of its last change.
 look_paths() { # PATH ...
   for look_path; do
     look_at=$look_path
@@ -109,10 +110,10 @@ look_paths() { # PATH ...
       printf '@second_look.leads|%s\t%s\n' "$look_path" "$look_to"
       look_at=$look_to
     done
-    case $look_at in /usr/sbin/*/*) ;; /usr/sbin/*) ldd "$look_at" | sed -n 's|.* => \(/[^ ]*\) .*|\1|p' ;; esac 2>/dev/null |
+    case $look_at in /usr/sbin/*/*) ;; /usr/sbin/*) ldd "$look_at" 2>&1 | sed -n 's|.* => \(/[^ ]*\) .*|\1|p; s|^[[:space:]]*\([^ /]*\) => not found|/\1|p; s|.*libraries: \([^/:]*\):.*|/\1|p' ;; esac |
       while read -r look_at; do printf '@second_look.leads|%s\t%s\n' "$look_path" "$(realpath -m "$look_at")" "$look_path" "$(realpath -m "${look_at%/*}")/${look_at##*/}"; done
   done
-  sort -u "$0.ways" | xargs -d '\n' -r sh -c 'find "$@" -maxdepth 0 -printf "%p\t" \( -type d -printf "dir %m %u:%g\n" -o -type l -printf "link -> %l\n" -o -path "/etc/*" -printf "file %m %u:%g\n" -o -printf "prog %m %u:%g\n" \)' sh 2>/dev/null | lines second_look.ways
+  sort -u "$0.ways" | xargs -d '\n' -r sh -c 'find "$@" -maxdepth 0 -printf "%p\t%C@ " \( -type d -printf "dir %m %u:%g\n" -o -type l -printf "link -> %l\n" -o -path "/etc/*" -printf "file %m %u:%g\n" -o -printf "prog %m %u:%g\n" \)' sh 2>/dev/null | lines second_look.ways
 }
 
 # All that lies in folders, as look_paths tells it, and with sizes: see inventory_trees.
@@ -120,6 +121,6 @@ look_trees() { # FOLDER ...
   for look_at in "$@"; do
     case $look_at in /*/*/*/*) look_deep=3 ;; *) look_deep=1 ;; esac
     find "$look_at" -maxdepth "$look_deep" -xdev \( -name __pycache__ -o -path /var/lib/envmgr -o -path /usr/local/bin/envmgr \) -prune -o \
-      -printf '%p\t' \( -type d -printf 'dir %m %u:%g\n' -o -type l -printf 'link -> %l\n' -o -printf 'prog %m %u:%g %s\n' \) 2>/dev/null
+      -printf '%p\t%C@ ' \( -type d -printf 'dir %m %u:%g\n' -o -type l -printf 'link -> %l\n' -o -printf 'prog %m %u:%g %s\n' \) 2>/dev/null
   done | lines second_look.ways
 }

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from difflib import unified_diff
 from pathlib import PurePath
 
 from envmgr.audit.inventory.differences import Difference
 from envmgr.audit.second_look import SECRET, Seen, Wanted
+from envmgr.probe.model import grouped
 
+_DATED = ("file", "link", "dir", "prog", "modfile")  # kinds of which a time says something
 Lines = Mapping[tuple[str, str], tuple[str, ...]]
 """(node, file) -> the lines that only it has, or lacks."""
 
@@ -39,6 +42,38 @@ def _seen_there(found: Sequence[Difference], wanted: Wanted, seen: Seen) -> Iter
                 nodes, known, apart = (tree.nodes, tree.known, tree.apart) if tree else ((node,), True, False)
                 here, there = (of and of.partition(" ")[2] for of in (value, right))
                 yield Difference(kind, path, "", here, there, nodes, other, known, apart)
+
+
+def turned_by_time(found: Sequence[Difference], seen: Seen) -> Iterator[Difference]:
+    """Yield the differences. Where as many hosts have either value, those are wrong on which the path changed last, and so is all
+    that differs between the same hosts.
+    """
+    have = grouped(((of.kind, of.key, of.where, of.value), node) for of in found for node in of.nodes)
+    hosts = {of: tuple(have[of.kind, of.key, of.where, of.value]) for of in found}
+    doubt = [of for of in found if len(hosts[of]) >= len(of.others) > 0]
+    changed = {of: frozenset(last) for of in doubt if (last := _changed_last(of, hosts[of], seen))}
+    sides = {of: frozenset((frozenset(hosts[of]), frozenset(of.others))) for of in doubt}
+    between = {sides[of]: late for of, late in changed.items()}
+    for of in found:
+        late = changed.get(of) or between.get(sides.get(of, frozenset()))
+        if not late:
+            yield of
+        elif late.isdisjoint(of.nodes):
+            yield replace(
+                of, value=of.right, right=of.value, nodes=of.others, others=hosts[of], known=True, apart=False
+            )
+        else:
+            yield replace(of, known=True)
+
+
+def _changed_last(of: Difference, hosts: Sequence[str], seen: Seen) -> Sequence[str]:
+    """Return those of the two sides on which the path changed after it did on all of the others; none if nobody knows."""
+    if of.kind not in _DATED:
+        return ()
+    here, there = ([seen.changed(node, of.path) for node in side if node in seen.facts] for side in (hosts, of.others))
+    if not here or not there or 0 in (*here, *there):
+        return ()
+    return of.others if min(there) > max(here) else hosts if min(here) > max(there) else ()
 
 
 def _is_in(of: Difference, tree: Difference) -> bool:

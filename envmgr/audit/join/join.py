@@ -217,7 +217,10 @@ def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -
     hung: dict[str, Root] = {}  # shells wait for what does not answer, and then lack things
     for harm, root in _explained(harms, of_node, view):
         state = "" if harm.alike else of_node[harm.node].state(root)
-        cause = causes.setdefault((root.file, harm.alike, state), Cause(root))
+        by_itself = (
+            root.name == root.file and root.name.startswith("/") and not state
+        )  # a path that is the same everywhere
+        cause = causes.setdefault((root.file, harm.alike or not harm.node or by_itself, state), Cause(root))
         cause.harms.append(harm)
         cause.nodes.add(harm.node)
         if harm.finding.check == "mount":
@@ -285,7 +288,8 @@ def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], view: View)
         stop = stopped.get((harm.node, harm.alike))
         # A root without a path is a symptom, as `env PATH`.
         root = stop if stop and not (root and root.name.startswith("/")) else root
-        found = next(repeated, None) or root or known.get(same) or Root(f"said: {harm.finding.found}")
+        found = next(repeated, None) or root or known.get(same)
+        found = found or Root(relations.said_by_itself(harm, view) or f"said: {harm.finding.found}")
         if harm.finding.check == "mount" and harm.finding.severity == "error":
             stopped.setdefault((harm.node, harm.alike), found)  # where modules cannot work at all
         if harm.context is not None and harm.breaks:

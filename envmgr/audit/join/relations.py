@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class View:
     """All else that the relations look at: the second look, the differing lines of files, and nodes that are right. `sender` is the host that sends jobs,
-    `home` that of the `user`; ssh does not let the audit into nodes that are `shut`.
+    `home` that of the `user`; ssh does not let the audit into nodes that are `shut`. `libraries` maps names to paths.
     """
 
     seen: Seen = field(default_factory=Seen)
@@ -32,6 +32,7 @@ class View:
     home: str = ""
     user: str = ""
     shut: frozenset[str] = frozenset()
+    libraries: Mapping[str, str] = field(default_factory=dict)
 
     def shell(self, harm: Harm) -> tuple[str, str, str] | None:
         """Return node, context and account of the traced shell of a harm; None if it is about no shell."""
@@ -93,6 +94,14 @@ def daemons(harm: Harm) -> list[str]:
     """Return the programs of the services that ended in the harm."""
     way = f"{harm.finding.check}: {harm.text}"
     return [row["program"] for row in _SERVICES if "program" in row and re.match(row["way"], way)]
+
+
+def said_by_itself(harm: Harm, view: View) -> str:
+    """Return the path of the library that it names, or that its daemon does not find, or else of the daemon, if it names that; empty for none."""
+    at = daemons(harm)
+    names = (*_LIBRARY.findall(harm.text), *(path[1:] for path in sorted(view.ways(at))))
+    named = (path for path in at if path.rpartition("/")[2] in harm.text)
+    return next((view.libraries[name] for name in names if name in view.libraries), next(named, ""))
 
 
 def _has_its_home(harm: Harm, of: Difference, view: View) -> bool:

@@ -47,10 +47,14 @@ def caused(cause: Cause, view: View) -> Caused:
     place = cause.root.name if cause.root.name.startswith("/") else ""
     if not cause.differences:
         head, *rest = joined(harms)
-        nodes = fold(cause.nodes & {*expand(head.nodes)}) or head.nodes  # others have another cause of it
+        own = cause.nodes - {""} if place else cause.nodes & {*expand(head.nodes)}  # others have another cause of it
+        nodes = fold(own) or head.nodes
         found = replace(head, nodes=nodes, severity=worst)
         if place and head.where != place:
             line = Steps(look=f"{place} does it: take that line away, unless it is intended")
+            if place == cause.root.file:
+                ways = "".join(f" -> {path}" for path in sorted(view.seen.leads(place)) if "/lib" not in path)
+                line = Steps(look=f"nothing that differs explains it: is {place}{ways} there, and does it work?")
             found = replace(found, hint=line.text, actions=actions_of(line, nodes))
         return as_caused(found, cause=place, consequences=tuple(rest))
     what = max(cause.differences, key=lambda of: (of.path == cause.root.file, KINDS[of.kind].depth))

@@ -10,7 +10,7 @@ from envmgr.audit.inventory.alike import alike
 from envmgr.audit.inventory.differences import Difference, by_their_paths, differences
 from envmgr.audit.inventory.facts import Place
 from envmgr.audit.inventory.kinds import KINDS
-from envmgr.audit.inventory.looked_into import lines_that_differ, same_text, with_what_is_there
+from envmgr.audit.inventory.looked_into import lines_that_differ, same_text, turned_by_time, with_what_is_there
 from envmgr.audit.inventory.places import home_of
 from envmgr.audit.join.harms import Harm, harms_of
 from envmgr.audit.join.join import join
@@ -35,8 +35,12 @@ def by_what_differs(
     wanted = _wanted(harms, found, evidence)
     seen = look_again(wanted) if wanted.nodes else Seen()
     lines = dict(lines_that_differ(found, seen))
-    view = View(seen, lines, wanted.normal, evidence.sender, home, evidence.plan.user, frozenset(evidence.in_job.nodes))
+    shut, told = frozenset(evidence.in_job.nodes), (of for place in places for of, _ in place.told)
+    libraries = {key: value for of in told for (kind, key), value in of.values.items() if kind == "lib"}
+    view = View(seen, lines, wanted.normal, evidence.sender, home, evidence.plan.user, shut, libraries)
     real = with_what_is_there([of for of in found if not same_text(of, lines, seen)], wanted, seen)
+    if not evidence.plan.request.reference:
+        real = [*dict.fromkeys(turned_by_time(real, seen))]
     notes = joined(one.finding for one in loose if one.finding.severity == "note")
     return (*said(join(harms, real, view), view), *(as_caused(note) for note in notes))
 
@@ -59,7 +63,9 @@ def _wanted(harms: Iterable[Harm], found: Sequence[Difference], evidence: Eviden
     files = {of.key: None for of in found if of.kind == "file" and _readable(of)}
     paths = {path: None for harm in harms for path in (*harm.paths, *daemons(harm))}
     paths |= {path: None for of in found if KINDS[of.kind].symptom for path in _PATHS.findall(f"{of.value} {of.right}")}
-    paths |= {of.path: None for of in found if of.kind == "modfile"}
+    paths |= {
+        of.path: None for of in found if of.path and (of.kind == "modfile" or 2 * len(of.nodes) >= len(of.others))
+    }
     trees = (of.key for of in found if of.kind == "tree")
     usual = sorted(dict.fromkeys(node for of in found for node in of.others), key=lambda node: node in odd)
     usual = usual or [node for node in evidence.fleet.nodes if node not in odd]

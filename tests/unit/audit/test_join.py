@@ -166,7 +166,7 @@ def test_what_a_folder_or_mount_hides_is_part_of_it() -> None:
 
 
 def test_folders_on_the_way_to_what_is_named_are_looked_at() -> None:
-    ways = r"/usr/share/lmod\tdir {} root:root"
+    ways = r"/usr/share/lmod\t0 dir {} root:root"
     told = judged(
         {},
         harm("cannot read /usr/share/lmod/lmod/init/bash"),
@@ -375,7 +375,9 @@ def test_many_differences_of_a_shell_that_nothing_explains_are_one_and_those_of_
 
 
 def test_folder_whose_digest_differs_is_looked_into() -> None:
-    lines = "/usr/lib/x/libacl.so.1.1\\tprog 644 root:root\n/usr/lib/x/libacl.so.1.1\\tprog {} root:root 9"  # two looks
+    lines = (
+        "/usr/lib/x/libacl.so.1.1\\t0 prog 644 root:root\n/usr/lib/x/libacl.so.1.1\\t0 prog {} root:root 9"  # two looks
+    )
     told = judged(
         {"inventory.tree": r"/usr/lib/x\t1"},
         harm("cp: error while loading shared libraries: libacl.so.1: cannot open shared object file"),
@@ -486,7 +488,7 @@ def test_folder_below_the_root_holds_what_is_named_and_what_variables_name() -> 
 
 
 def test_what_two_nodes_lack_is_compared_with_a_node_that_lacks_nothing() -> None:
-    ways = r"/srv/x\tdir {} root:root"
+    ways = r"/srv/x\t0 dir {} root:root"
     modes = {"c1": 755, "c2": 755, "c3": 700}
     told = judged(
         {},
@@ -503,7 +505,7 @@ def test_file_of_node_setup_is_written_by_it_whatever_was_asked() -> None:
     told = judged(
         {},
         harm("cannot read /etc/envmgr/node/x.lua"),
-        seen={"c1": {"second_look.ways": r"/etc/envmgr/node/x.lua\tfile 644 root:root"}, "c2": {}},
+        seen={"c1": {"second_look.ways": r"/etc/envmgr/node/x.lua\t0 file 644 root:root"}, "c2": {}},
     )
     assert told == [
         (
@@ -517,8 +519,22 @@ def test_where_every_node_is_odd_what_is_there_is_not_compared() -> None:
     told = judged(
         {},
         *(harm(f"{node} cannot read /srv/x", node) for node in NODES),
-        seen={node: {"second_look.ways": r"/srv/x\tprog 644 root:root"} for node in NODES[1:]},
+        seen={node: {"second_look.ways": r"/srv/x\t0 prog 644 root:root"} for node in NODES[1:]},
     )
     assert [text.partition(" | ")[0] for text in told] == [
         f"error {node}: bash-login (alice): {node} cannot read /srv/x" for node in NODES
     ]
+
+
+def test_of_halves_those_are_wrong_which_changed_last() -> None:
+    usual, odd = ({"inventory.file": f"/etc/x\\t{n} 644 root:root\n/etc/y\\t{n} 600 root:root"} for n in "12")
+    ways = "/etc\\t5 dir 755 root:root\n/etc/x\\t{} file 644 root:root"
+    seen = {node: {"second_look.ways": ways.format(at)} for node, at in (("c1", 9), ("c2", 7))}
+    before, now = judged(odd, usual=usual, login=odd), judged(odd, usual=usual, login=odd, seen=seen)
+    assert [[text.split(" ")[1] for text in told] for told in (before, now)] == [["c2,x1:"] * 2, ["c[1,3]:"] * 2]
+
+
+def test_library_that_is_named_is_the_cause_where_nothing_differs() -> None:
+    library = {"inventory.lib": r"libx.so.1\t/lib/libx.so.1"}
+    (told,) = judged({}, harm("ssh: libx.so.1: cannot open", *NODES), usual=library)
+    assert told.endswith("| nothing that differs explains it: is /lib/libx.so.1 there, and does it work?")

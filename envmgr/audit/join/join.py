@@ -43,6 +43,10 @@ class Root:
         """Return its name without a line's number: two lines of one file are one cause."""
         return re.sub(r":\d+$", "", self.name)
 
+    @property
+    def is_path(self) -> bool:
+        return self.name == self.file and self.name.startswith("/")
+
 
 @dataclass(slots=True)
 class Cause:

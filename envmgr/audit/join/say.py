@@ -51,10 +51,12 @@ def caused(cause: Cause, view: View) -> Caused:
         nodes = fold(own) or head.nodes
         found = replace(head, nodes=nodes, severity=worst)
         if place and head.where != place:
-            line = Steps(look=f"{place} does it: take that line away, unless it is intended")
-            if place == cause.root.file:
-                ways = "".join(f" -> {path}" for path in sorted(view.seen.leads(place)) if "/lib" not in path)
-                line = Steps(look=f"nothing that differs explains it: is {place}{ways} there, and does it work?")
+            said = f"{place} does it: take that line away, unless it is intended"
+            if cause.root.is_path:
+                ways = [path for path in sorted(view.seen.leads(place)) if "/lib" not in path]
+                more = f", and {', '.join(ways)}, where it leads" if ways else ""
+                said = f"nothing that differs explains it: is {place} there{more}, and does it work?"
+            line = Steps(look=said)
             found = replace(found, hint=line.text, actions=actions_of(line, nodes))
         return as_caused(found, cause=place, consequences=tuple(rest))
     what = max(cause.differences, key=lambda of: (of.path == cause.root.file, KINDS[of.kind].depth))

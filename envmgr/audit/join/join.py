@@ -221,10 +221,8 @@ def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -
     hung: dict[str, Root] = {}  # shells wait for what does not answer, and then lack things
     for harm, root in _explained(harms, of_node, view):
         state = "" if harm.alike else of_node[harm.node].state(root)
-        by_itself = (
-            root.name == root.file and root.name.startswith("/") and not state
-        )  # a path that is the same everywhere
-        cause = causes.setdefault((root.file, harm.alike or not harm.node or by_itself, state), Cause(root))
+        alike = harm.alike or not harm.node or (root.is_path and not state)  # which is the same everywhere
+        cause = causes.setdefault((root.file, alike, state), Cause(root))
         cause.harms.append(harm)
         cause.nodes.add(harm.node)
         if harm.finding.check == "mount":

@@ -16,6 +16,7 @@ site_modules_look() {
   while [ -z "$site_modules_program" ] && read -r site_modules_folder; do
     site_modules_program=$(find -L "$site_modules_folder" -maxdepth 1 -type f -executable 2>/dev/null | LC_ALL=C sort | head -n 1)
   done <"$room/folders"
+  [ -n "$site_modules_program" ] || [ ! -s "$room/folders" ] || put "site_modules.empty.$site_modules_name" yes
   if [ -n "$site_modules_program" ] && [ "$(date +%s)" -lt "$site_modules_end" ]; then
     with_limit 5 "$room/start" /bin/sh -c '
       cd "$1" && tr "\n" "\000" <"$2" |

@@ -13,17 +13,18 @@ stopped() {
 end=$(($(date +%s) + $1)) seen=0
 shift
 while [ $# -gt 0 ] && [ "$(date +%s)" -lt "$end" ]; do
-  bad=
+  bad='' at=$3
   if ! cd "$2" 2>/dev/null; then
-    bad="$2: $(why "$2/.")"
+    at=$2 bad=$(why "$2/.")
   elif [ "$4" != folder ] && ! [ -e "$3" ]; then
-    bad="$3$([ ! -L "$3" ] || printf ', a link to %s' "$(readlink "$3")"): $(why "$3")"
+    bad=$(why "$3")
   elif [ "$4" = program ] && ! [ -x "$3" ]; then
-    bad="$3: cannot be executed"
+    bad="cannot be executed"
   elif [ "$4" != folder ] && ! said=$(head -c 1 "$3" 2>&1 >/dev/null); then
-    bad="$3: ${said##*: }"
+    bad=${said##*: }
   fi
-  [ -z "$bad" ] || printf '@software.bad.%s=%s\n' "$1" "$bad"
+  [ -z "$bad" ] || [ ! -L "$at" ] || at="$at, a link to $(readlink "$at")"
+  [ -z "$bad" ] || printf '@software.bad.%s=%s: %s\n' "$1" "$at" "$bad"
   case $bad in *'Permission denied') stopped "$1" "$2${3:+/$3}" ;; esac
   cd /
   seen=$((seen + 1))

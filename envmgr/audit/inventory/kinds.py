@@ -14,9 +14,9 @@ from envmgr.probe.model import ProbeStage
 from envmgr.report import Severity
 from envmgr.system.models import FrozenModel
 
-How = Literal["added", "gone", "mode", "options", "over", "changed"]
+How = Literal["added", "gone", "mode", "options", "over", "empty", "changed"]
 """How a value differs: there is one where others have none, or none where they have one; only by a mode, or by options of a mount, or by what
-is mounted over it; or by more.
+is mounted over it; a program that is empty; or by more.
 """
 
 Scope = Literal["node", "shell", "login", "slurm"]
@@ -31,9 +31,11 @@ _HOW: Mapping[How, str] = {
     "mode": "has another mode",
     "options": "has other options",
     "over": "is hidden",
+    "empty": "is empty",
     "changed": "is not as on others",
 }
 _MODE = re.compile(r"(?<![^ ])[0-7]{3,4}(?= )")
+_EMPTY = re.compile(r"\d+ [^ ]+:[^ ]+ 0$")
 _SALTED = re.compile(r"~[0-9a-f]{12}\b")
 
 
@@ -110,6 +112,8 @@ def how_it_differs(value: str | None, right: str | None) -> How:
         return "options"
     if value.startswith(f"{right} + "):
         return "over"
+    if _EMPTY.match(value) and not _EMPTY.match(right):
+        return "empty"
     if _told(value) != _told(right):  # one is closed to others: no more can be compared than what follows
         value, right = value.partition(" ")[2], right.partition(" ")[2]
     return "mode" if _MODE.sub("", value) == _MODE.sub("", right) else "changed"

@@ -325,8 +325,10 @@ def _leads(state: Harm, harm: Harm) -> bool:
 
 
 def _sent(harm: Harm, of_node: Mapping[str, OfNode], sender: str) -> Harm:
-    """Return the harm of a job that fails alike on all nodes as one of the host that sends it, if something there explains it."""
-    if not harm.inherited:
+    """Return the harm of this host, and of a job that fails alike on all nodes, as one of the host that asks, if something there explains it."""
+    if harm.node and not harm.inherited:
         return harm
-    there = replace(harm, node=sender, alike=False, context=CONTEXTS[0], sent=True)  # from a login shell
+    there = replace(harm, node=sender, alike=False)
+    if harm.inherited:
+        there = replace(there, context=CONTEXTS[0], sent=True)  # from a login shell
     return there if of_node[sender].explain(there, traced=False) is not None else harm

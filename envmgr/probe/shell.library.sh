@@ -8,7 +8,8 @@ put() { # KEY VALUE
 }
 own() { put "~$1" "$2"; }
 lines() { LC_ALL=C awk -v key="$mark$1" '{ print "@" key "|" $0 }'; }
-sum() { sha256sum | cut -d' ' -f1; }
+sum() { set -- "$(sha256sum)" && echo "${1%% *}"; }
+now() { read -r now _ </proc/uptime && now=${now%.*}; } # seconds, in `now`, without a process
 # Without what the dynamic linker says, before each program, of /etc/ld.so.preload and of LD_PRELOAD, and of libraries without versions: other
 # checks tell that. What is taken for a program's answer goes through it, and no path, number or sum is read from a program's stderr.
 plain() { sed -e '/^ERROR: ld\.so: /d' -e '/: no version information available (required by /d'; }
@@ -65,26 +66,25 @@ as() {
 
 # with_limit SECONDS FILE COMMAND…: a command that may hang for good (a sick driver, a directory service that is gone). Its
 # stdout in FILE, its stderr in FILE.err; its status, or 124 when it was left behind. What hangs in the kernel cannot be
-# killed, and `timeout` hangs with it: what is waited for is a sleep, which the command's end kills. FILE is made from "$0", the stage's own file.
+# killed, and `timeout` hangs with it: what is waited for becomes a sleep, which the command's end kills. FILE is made from "$0", the stage's own file.
 with_limit() {
   limit_seconds=$1
   limit_file=$2
   shift 2
   : >"$limit_file.rc"
   (
-    exec sleep "$limit_seconds" &
-    limit_sleep=$!
+    read -r limit_sleep _ </proc/self/stat
     (
       ("$@") >"$limit_file" 2>"$limit_file.err"
       echo $? >"$limit_file.rc"
       kill -KILL "$limit_sleep" # start-up files may ignore TERM
     ) &
-    wait "$limit_sleep"
-    [ -s "$limit_file.rc" ] || kill -KILL $!
+    echo $! >"$limit_file.pid"
+    exec sleep "$limit_seconds"
   ) </dev/null >/dev/null 2>&1 &
   limit_child=$!
-  while kill -0 "$limit_child" 2>/dev/null; do wait "$limit_child"; done # a signal ends a wait
-  read -r limit_status <"$limit_file.rc" || limit_status=124
+  while kill -0 "$limit_child"; do wait "$limit_child"; done 2>/dev/null # a signal ends a wait; a shell says that the sleep was killed
+  read -r limit_status <"$limit_file.rc" || { limit_status=124 && read -r limit_child <"$limit_file.pid" && kill -KILL "$limit_child" 2>/dev/null; }
   return "$limit_status"
 }
 

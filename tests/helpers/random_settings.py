@@ -13,7 +13,7 @@ _RELOAD = "kill -HUP $(cat /run/sshd.pid) || /usr/sbin/sshd; sleep 1"
 _NEW = "/mnt/new"
 # What PAM and prlimit call a limit: a word of what bash calls it.
 _LIMITS = {
-    "as": "virtual|-v",
+    "as": "virtual|address|-v",
     "core": "-c",
     "cpu": "-t",
     "data": "seg|-d",

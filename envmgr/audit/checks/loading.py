@@ -1,13 +1,11 @@
 """Loading an entry changes the environment in the same way on every node as on this host.
 
 For a sample of entries (`--modules`), the entry is loaded in a clean environment with the ordinary user's MODULEPATH
-and LMOD_RC. The whole environment afterwards is compared by its sha256. It must equal what the same commands give on
+and LMOD_RC. The whole environment afterwards is compared. It must equal what the same commands give on
 this host with the published modules. Lmod's own variables, and variables that differ between accounts, are left out.
 """
 
 from __future__ import annotations
-
-import hashlib
 
 from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
@@ -40,23 +38,16 @@ def _differences(entry: str, fleet: Fleet, evidence: Evidence) -> Rows:
 
     If nodes agree with each other and not with this host, none is accused.
     """
-    here = evidence.plan.loads.get(entry)
-    found = fleet.by_value(f"loading.sha256.{entry}")
-    texts = {value: fleet.told[nodes[0]].get(f"loading.env.{entry}", "") for value, nodes in found.items()}
-    if here is not None and len(found) == 1 and _sum(here) not in found:
-        ((value, nodes),) = found.items()
-        changed = changed_lines(texts[value], escaped(here, "\n"))
-        yield evidence.say("nowhere_as_here", between=nodes, entry=entry, changed=changed)
+    loads, found = evidence.plan.loads.get(entry), fleet.by_value(f"loading.env.{entry}")
+    here = None if loads is None else "\n".join(escaped(line[:8000]) for line in loads.split("\n")[:500]).rstrip("\n")
+    if here is not None and len(found) == 1 and here not in found:
+        ((text, nodes),) = found.items()
+        yield evidence.say("nowhere_as_here", between=nodes, entry=entry, changed=changed_lines(text, here))
         return
-    right = _sum(here) if here is not None else max(found, key=lambda value: len(found[value]), default="")
-    reference = escaped(here, "\n") if here is not None else texts.get(right, "")
-    for value, nodes in found.items():
-        if value != right:
-            yield evidence.say("other", nodes, entry=entry, changed=short(changed_lines(texts[value], reference)))
-
-
-def _sum(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+    right = max(found, key=lambda text: len(found[text]), default="") if here is None else here
+    for text, nodes in found.items():
+        if text != right:
+            yield evidence.say("other", nodes, entry=entry, changed=short(changed_lines(text, right)))
 
 
 CHECK = Check(judge=judge, probe=probe, wants=frozenset({"published"}))

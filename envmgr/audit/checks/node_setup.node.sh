@@ -9,7 +9,7 @@ node_setup_wanted() { # as sha256sum reads it, without what somebody masked
       # Each signed flip is another floor.
       *:*/settings) [ "$(grep -v '^signed_floor=' "$node_setup_path" | sum)" != "$node_setup_sum" ] || node_setup_sum=$(sum <"$node_setup_path") ;;
     esac
-    [ ! -d "$node_setup_folder" ] || [ "$(readlink "$node_setup_path")" = /dev/null ] || printf '%s  %s\n' "$node_setup_sum" "$node_setup_path"
+    [ ! -d "$node_setup_folder" ] || { [ -h "$node_setup_path" ] && [ "$(readlink "$node_setup_path")" = /dev/null ]; } || printf '%s  %s\n' "$node_setup_sum" "$node_setup_path"
   done
 }
 node_setup_block() { # FILE LINES

@@ -17,7 +17,7 @@ site_modules_look() {
     site_modules_program=$(find -L "$site_modules_folder" -maxdepth 1 -type f -executable 2>/dev/null | LC_ALL=C sort | head -n 1)
   done <"$room/folders"
   [ -n "$site_modules_program" ] || [ ! -s "$room/folders" ] || put "site_modules.empty.$site_modules_name" yes
-  if [ -n "$site_modules_program" ] && [ "$(date +%s)" -lt "$site_modules_end" ]; then
+  if [ -n "$site_modules_program" ] && now && [ "${now?}" -lt "$site_modules_end" ]; then
     with_limit 5 "$room/start" /bin/sh -c '
       cd "$1" && tr "\n" "\000" <"$2" |
         xargs -0 /bin/sh -c '\''env -i HOME="$PWD" USER=nobody ENVMGR_AUDIT="$PWD" "$@" "$0" --version >/dev/null; echo $?'\'' "$3"
@@ -38,7 +38,7 @@ site_modules_look() {
 site_modules_list() { export MODULEPATH="${opened_path?}" && module_visible; }
 if [ -n "${module_cmd?}" ]; then
   scratch=$room/scratch effect_cached=${LMOD_CACHED_LOADS-} effect_mark=$room
-  site_modules_end=$(($(date +%s) + 10)) # for starting programs: some need seconds to tell their version
+  now && site_modules_end=$((now + 10)) # for starting programs: some need seconds to tell their version
   opened_folders
   with_limit 10 "$room/site" site_modules_list
   [ $? != 124 ] || put site_modules.unlisted yes
@@ -55,9 +55,10 @@ if [ -n "${module_cmd?}" ]; then
         echo "$site_modules_name"
     done
   } | LC_ALL=C sort -u >"$room/chosen"
-  site_modules_hung=0 site_modules_until=$(($(date +%s) + site_modules_seconds))
+  now
+  site_modules_hung=0 site_modules_until=$((now + site_modules_seconds))
   while read -r site_modules_name; do
-    if [ "$(date +%s)" -ge "$site_modules_until" ] || [ "$site_modules_hung" = 2 ]; then # what hangs now may hang for each
+    if now && [ "$now" -ge "$site_modules_until" ] || [ "$site_modules_hung" = 2 ]; then # what hangs now may hang for each
       put site_modules.cut yes
       break
     fi

@@ -10,9 +10,10 @@ stopped() {
   done
   [ -L "$next" ] || stat -c "@software.stopped.$1=%a %U:%G %n" "$way"
 }
-end=$(($(date +%s) + $1)) seen=0
+read -r now _ </proc/uptime
+end=$((${now%.*} + $1)) seen=0
 shift
-while [ $# -gt 0 ] && [ "$(date +%s)" -lt "$end" ]; do
+while [ $# -gt 0 ] && read -r now _ </proc/uptime && [ "${now%.*}" -lt "$end" ]; do
   bad='' at=$3
   if ! cd "$2" 2>/dev/null; then
     at=$2 bad=$(why "$2/.")

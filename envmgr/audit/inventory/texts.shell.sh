@@ -30,10 +30,11 @@ inventory_paths() {
   IFS=$inventory_line
   set -- $inventory_found
   IFS=$inventory_usual
-  command readlink -f "$@" | while IFS= read -r inventory_name; do
+  command readlink -f "$@" >"$inventory_file.real"
+  while IFS= read -r inventory_name; do
     printf 'cmd\t%s\t%s %s\n' "${1##*/}" "$1" "$inventory_name"
     shift
-  done
+  done <"$inventory_file.real"
   echo "looked	cmd"
   IFS=:
   for inventory_folder in ${MODULEPATH-}; do
@@ -42,7 +43,7 @@ inventory_paths() {
   IFS=$inventory_usual
   echo "looked	moddir"
   for inventory_folder in /tmp /var/tmp /dev/shm; do printf 'folder\t%s\t' "$inventory_folder" && inventory_state "$inventory_folder"; done
-  printf '%s\n' "$inventory_exported" | while IFS='=' read -r inventory_name inventory_folder; do
+  while IFS='=' read -r inventory_name inventory_folder; do
     case $inventory_name in
       TZ) # a file, or a rule such as CET-1CEST
         case ${inventory_folder#:} in '' | UTC | GMT | *[0-9]*) ;; /*) [ -r "${inventory_folder#:}" ] ;; *) [ -r "/usr/share/zoneinfo/${inventory_folder#:}" ] ;; esac ||
@@ -56,7 +57,7 @@ inventory_paths() {
       *:* | *' '*) ;;
       /*) printf 'folder\t%s\t%s ' "$inventory_name" "$inventory_folder" && inventory_state "$inventory_folder" ;;
     esac
-  done
+  done <"$inventory_file.env"
   echo "looked	folder"
   [ -n "$inventory_login" ] || return 0
   inventory_home
@@ -90,19 +91,22 @@ inventory_look() (
   inventory_file=$room/inventory.$$ inventory_brought=${path_brought-$PATH}
   PATH=$inventory_path
   # What is exported, one variable a line.
-  inventory_exported=$(/usr/bin/env -0 2>/dev/null | command tr '\n\0' ' \n')
+  /usr/bin/env -0 2>/dev/null | command tr '\n\0' ' \n' >"$inventory_file.env"
   export inventory_flags="$shell_flags" inventory_options="${BASHOPTS-}" inventory_ifs="$shell_ifs" inventory_brought inventory_salt inventory_file
   with_limit "$inventory_seconds" "$inventory_file" inventory_paths
   {
-    printf 'umask\tumask\t%s\nlooked\tumask\n' "$inventory_umask"
-    command cat "$inventory_file"
+    printf '\002\numask\tumask\t%s\nlooked\tumask\n' "$inventory_umask" # behind what was cut off
     printf '\002alias\n'
     alias 2>/dev/null
     printf '\002func\n'
-    [ -z "${BASH_VERSION-}" ] || { shopt -s extdebug; declare -F $(compgen -A function); } 2>/dev/null # NAME LINE FILE of each
+    if [ -n "${BASH_VERSION-}" ]; then # NAME LINE FILE of each
+      shopt -s extdebug
+      compgen -A function >"$inventory_file.func"
+      while read -r inventory_name; do declare -F "$inventory_name"; done <"$inventory_file.func" 2>/dev/null
+    fi
     printf '\002state\n'
     inventory_state_left
-    printf '\002env\n%s\n' "$inventory_exported"
+    printf '\002env\n'
   } |
     LC_ALL=C command awk -F '\t' -v job="${job-}" "$inventory_limit"'
       # Of a value that is nobody else'"'"'s there is only a digest, good for this audit; see END.
@@ -177,14 +181,14 @@ inventory_look() (
         ifs = ENVIRON["inventory_ifs"]
         if (ifs == "unset" || ifs == " \t\n") ifs = "blanks"
         print "ifs\tIFS\t" ifs
-        # What the probe limits itself, and what the kernel derives from memory, are passed over.
-        while ((getline line <"/proc/self/limits") > 0) if (line ~ /^Max / && line !~ /^Max (file size|pending)/) print "ulimit\t" limit(line)
+        # What the probe limits itself is passed over.
+        while ((getline line <"/proc/self/limits") > 0) if (line ~ /^Max / && line !~ /^Max file size/) print "ulimit\t" limit(line)
         said = ""
         if (foreign != "") ("exec env -u LC_ALL" foreign " locale 2>&1 >/dev/null") | getline said
         print "locale\tsaid\t" said
         split("flags ifs ulimit env alias func locale state", all, " ")
         for (i in all) print "looked\t" all[i]
-      }' | inventory_tell umask flags ifs ulimit env alias func cmd locale state folder moddir ${inventory_login:+avail home}
+      }' "$inventory_file" - "$inventory_file.env" | inventory_tell umask flags ifs ulimit env alias func cmd locale state folder moddir ${inventory_login:+avail home}
 )
 
 inventory_login=

@@ -54,7 +54,7 @@ class View:
         return self.seen.place(*shell, name) if shell else ""
 
 
-_LIBRARY = re.compile(r"\blib[\w+.-]+\.so(?:\.\d+)*")
+_LIBRARY = re.compile(r"(?:\b|(?<=\\t))lib[\w+.-]+\.so(?:\.\d+)*")
 _SERVICES = tuple(read_yaml(Path(__file__).with_name("services.yaml")).values())
 
 
@@ -118,7 +118,7 @@ def _variable(harm: Harm, of: Difference, _: View) -> bool:
 
 def _read_by_it(harm: Harm, of: Difference, view: View) -> bool:
     shell = view.shell(harm)
-    return bool(of.path) and of.kind in ("file", "link") and shell is not None and of.path in view.read(*shell)
+    return bool(of.path) and of.kind in ("file", "link", "prog") and shell is not None and of.path in view.read(*shell)
 
 
 def _holds_what_it_reads(harm: Harm, of: Difference, view: View) -> bool:

@@ -51,12 +51,10 @@ def caused(cause: Cause, view: View) -> Caused:
         nodes = fold(own) or head.nodes
         found = replace(head, nodes=nodes, severity=worst)
         if place and head.where != place:
-            said = f"{place} does it: take that line away, unless it is intended"
-            if cause.root.is_path:
-                ways = [path for path in sorted(view.seen.leads(place)) if "/lib" not in path]
-                more = f", and {', '.join(ways)}, where it leads" if ways else ""
-                said = f"nothing that differs explains it: is {place} there{more}, and does it work?"
-            line = Steps(look=said)
+            said = "nothing that differs explains it: is {} there, and does it work?"
+            if not cause.root.is_path:
+                said = "{} does it: take that line away, unless it is intended"
+            line = Steps(look=said.format(place))
             found = replace(found, hint=line.text, actions=actions_of(line, nodes))
         return as_caused(found, cause=place, consequences=tuple(rest))
     what = max(cause.differences, key=lambda of: (of.path == cause.root.file, KINDS[of.kind].depth))

@@ -18,7 +18,8 @@ opened_folders() {
   opened_path=$(paste -sd : "$room/opened.path")
   if [ -e "$room/opened" ]; then return; fi
   : >"$room/opened"
-  opened_end=$(($(date +%s) + opened_seconds)) opened_left=24
+  now
+  opened_end=$((${now?} + opened_seconds)) opened_left=24
   sed 's/$/|/' "$room/opened.path" >"$room/opened.look"
   for _ in 1 2 3; do
     [ -s "$room/opened.look" ] || break
@@ -27,7 +28,7 @@ opened_folders() {
     done <"$room/opened.look" | grep -v -x -E '(null|use\.own)' | LC_ALL=C sort -u | choose "$opened_left" >"$room/opened.chosen"
     : >"$room/opened.look"
     while read -r opened_chain; do
-      [ "$(date +%s)" -lt "$opened_end" ] || break
+      now && [ "$now" -lt "$opened_end" ] || break
       opened_left=$((opened_left - 1))
       scratch=$room/opened.scratch effect_cached=${LMOD_CACHED_LOADS-} effect_mark=$room
       with_limit 10 "$room/opened.after" effect "${module_cmd?}" "$opened_path" "${LMOD_RC-}" "$opened_chain" || continue # it cannot be loaded

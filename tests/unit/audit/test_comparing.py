@@ -95,7 +95,7 @@ def test_who_is_accused_stands_against_most_of_three(values: dict[str, str], siz
 
 
 def test_host_that_stands_alone_accuses_nobody() -> None:
-    facts = {"current": "generations/0001", "loading.sha256.h/1": "1" * 64, "loading.env.h/1": "A=1"}
+    facts = {"current": "generations/0001", "loading.env.h/1": "A=1"}
     given = evidence({"c1": facts, "c2": facts, "c3": facts}, samples=("h/1",), entries={"h/1": Requires()})
     given = replace(given, plan=replace(given.plan, loads={"h/1": "A=2"}))
     (one,) = found(loading, given)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel
 
@@ -148,10 +148,10 @@ def answer_text(answer: Result | EnvmgrError, fmt: str, *, now: float) -> str | 
 
     if isinstance(answer, EnvmgrError):
         if fmt in format_names():
-            return get_format(fmt).error_text(answer, now=now)
+            return cast("str | None", get_format(fmt).error_text(answer, now=now))
         return _printed(answer, fmt) if fmt == "json" else None
     if fmt in format_names() and isinstance(answer, AuditResult):
-        return get_format(fmt).result_text(answer)
+        return cast("str", get_format(fmt).result_text(answer))
     return _printed(answer, fmt)
 
 

@@ -13,9 +13,7 @@ from envmgr.audit.ask.gather import gather
 from envmgr.audit.baseline import baseline_text, read_baseline
 from envmgr.audit.checks import all_checks, check_names, get_check
 from envmgr.audit.findings import Caused
-from envmgr.audit.fit.matrix import BY, matrix, observed
-from envmgr.audit.fit.staged import BY as STAGED_BY
-from envmgr.audit.fit.staged import staged_nodes
+from envmgr.audit.fit.matrix import BY, STAGED_BY, matrix, observed, staged_nodes
 from envmgr.audit.inventory.kinds import KINDS
 from envmgr.audit.inventory.texts import asked_of
 from envmgr.audit.judge import AuditJudged, judge, why_unread

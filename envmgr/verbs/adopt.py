@@ -12,9 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from envmgr.audit.ask import other_modules
 from envmgr.audit.ask.gather import gather
-from envmgr.audit.ask.other_modules import FoundModule, read_other_modules
 from envmgr.audit.checks import get_check
 from envmgr.audit.fit.matrix import observed
 from envmgr.audit.inventory.facts import read_inventory
@@ -27,8 +25,9 @@ from envmgr.nodes.access import ask_slurm
 from envmgr.nodes.sets import fold
 from envmgr.nodes.slurm import slurm_here
 from envmgr.report import Lines, Result, Table, Verbatim
-from envmgr.steps import Context
+from envmgr.steps import Context, other_modules
 from envmgr.steps.audit import with_user
+from envmgr.steps.other_modules import FoundModule, read_other_modules
 from envmgr.system.files import atomic_write
 from envmgr.system.yamlfile import dump_yaml
 from envmgr.verbs import DryRun, NodesOption, OutputOption, ViaOption, needs, option

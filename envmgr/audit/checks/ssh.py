@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from envmgr.audit.like_nodes import as_on, values_of_like_nodes
+from envmgr.audit.inventory.differences import as_on, values_of_like_nodes
 from envmgr.audit.model import Check, Evidence, Rows, scripts
 from envmgr.probe.model import CONTEXTS
 

@@ -1,4 +1,4 @@
-"""The matrix of published entries and nodes: which entry can run on which node.
+"""The matrix of published entries and nodes: which entry can run on which node, and which nodes have it on their own disk.
 
 It is based on what nodes reported about driver, GPUs, glibc, CPU, libraries, the install, and the shells in which users
 load it.
@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 from envmgr.audit.findings import Loose
 from envmgr.audit.model import QUORUM, Evidence
-from envmgr.audit.table import short
+from envmgr.audit.table import fields_of, short
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, Verdict, cpu_level, judge_gpu, unfit
 from envmgr.catalog.gpus import Gpu, is_capability
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, grouped, number_in
 
 BY = "fitness"  # the check that asks for the facts of the matrix
+STAGED_BY = "images"  # and of `staged_nodes`
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,3 +218,25 @@ def _outcome(needs: NodeNeeds, told: _GpuAnswer, place: int | None) -> tuple[boo
     if judged.verdict == Verdict.UNKNOWN:
         return None, (f"not known: {judged.reason}",)
     return True, ("without GPU" if judged.verdict == Verdict.NO_GPU else f"{judged.verdict}: {judged.reason}",)
+
+
+def staged_nodes(evidence: Evidence) -> dict[str, int]:
+    """Return how many nodes have all installs of an entry mounted from their own disk, for each entry that some have so,
+    or that site.yaml wants so.
+    """
+    if evidence.published is None:
+        return {}
+    own: dict[str, set[str]] = {}
+    for group in evidence.mounts.groups:
+        lines = (fields_of(line, 4) for line in group.facts.get("images.copies", "").splitlines())
+        copies = {(path, file) for path, _, file, _ in lines}
+        for line in group.facts.get("images.mounted", "").splitlines():
+            if tuple(fields_of(line, 2)) in copies:
+                own.setdefault(line.partition(" ")[0], set()).update(group.nodes)
+    prefix, entries, found = evidence.site.prefix, evidence.published.record.entries, {}
+    wanted = evidence.site.staging.chosen(entries)
+    for name, entry in entries.items():
+        nodes = set.intersection(*(own.get(f"{prefix}/{path}", set()) for path in entry.paths or ("",)))
+        if nodes or name in wanted:
+            found[name] = len(nodes)
+    return found

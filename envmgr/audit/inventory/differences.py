@@ -16,12 +16,14 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from envmgr.audit.inventory.kinds import KINDS
-from envmgr.audit.like_nodes import values_of_like_nodes
 from envmgr.audit.model import QUORUM, Evidence, Values
+from envmgr.nodes.sets import fold
+from envmgr.probe.model import grouped
 
 if TYPE_CHECKING:
     from envmgr.audit.inventory.facts import Place
 
+_NAMED = 64  # nodes that a finding about other nodes names
 _ABSENT = "\0"  # stands for what is not there, among values
 # What users get: all other hosts say what is right, where like nodes do not; of files these may have other ones on purpose.
 _GOT = ("module", "modfile", "modpath")
@@ -140,3 +142,19 @@ def _majority(values: Mapping[str, Sequence[str]]) -> str | None:
     count = Counter({value: len(nodes) for value, nodes in values.items()})
     ((best, most),) = count.most_common(1)
     return best if count.total() >= QUORUM and 2 * most > count.total() else None
+
+
+def values_of_like_nodes(values: Values, evidence: Evidence) -> list[dict[str, tuple[str, ...]]]:
+    """Return the values of each set of like nodes, the most common first if `values` are in that order."""
+    groups = evidence.groups or evidence.kinds
+    of = {node: frozenset(names) for node, names in grouped((n, name) for name in groups for n in groups[name]).items()}
+    each = (((node in evidence.login, of.get(node)), value, node) for value in values for node in values[value])
+    found = grouped((like, (value, node)) for like, value, node in each)
+    return [{value: tuple(nodes) for value, nodes in grouped(pairs).items()} for pairs in found.values()]
+
+
+def as_on(nodes: Sequence[str]) -> str:
+    """Return `as on c[1-3]`, short and cheap to make: each of a thousand nodes may have its own finding."""
+    if not nodes:
+        return "as in the baseline"
+    return f"as on {fold(nodes)}" if len(nodes) <= _NAMED else f"as on {len(nodes)} others"

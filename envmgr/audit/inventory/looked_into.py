@@ -51,27 +51,22 @@ def turned_by_time(found: Sequence[Difference], seen: Seen) -> Iterator[Differen
     have = grouped(((of.kind, of.key, of.where, of.value), node) for of in found for node in of.nodes)
     hosts = {of: tuple(have[of.kind, of.key, of.where, of.value]) for of in found}
     doubt = [of for of in found if len(hosts[of]) >= len(of.others) > 0]
-    changed = {of: frozenset(last) for of in doubt if (last := _changed_last(of, hosts[of], seen))}
     sides = {of: frozenset((frozenset(hosts[of]), frozenset(of.others))) for of in doubt}
-    between = {sides[of]: late for of, late in changed.items()}
+    last = {sides[of]: frozenset(those) for of in doubt if (those := _changed_last(of, hosts[of], seen))}
     for of in found:
-        late = changed.get(of) or between.get(sides.get(of, frozenset()))
-        if not late:
-            yield of
-        elif late.isdisjoint(of.nodes):
+        late = last.get(sides.get(of, frozenset()), frozenset())
+        if late and late.isdisjoint(of.nodes):
             yield replace(
                 of, value=of.right, right=of.value, nodes=of.others, others=hosts[of], known=True, apart=False
             )
         else:
-            yield replace(of, known=True)
+            yield replace(of, known=of.known or bool(late))
 
 
 def _changed_last(of: Difference, hosts: Sequence[str], seen: Seen) -> Sequence[str]:
     """Return those of the two sides on which the path changed after it did on all of the others; none if nobody knows."""
-    if of.kind not in _DATED:
-        return ()
     here, there = ([seen.changed(node, of.path) for node in side if node in seen.facts] for side in (hosts, of.others))
-    if not here or not there or 0 in (*here, *there):
+    if of.kind not in _DATED or not here or not there or 0 in (*here, *there):
         return ()
     return of.others if min(there) > max(here) else hosts if min(here) > max(there) else ()
 

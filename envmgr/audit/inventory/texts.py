@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from envmgr.audit.inventory.alike_rows import ROWS
+from envmgr.audit.inventory.alike import ROWS
 from envmgr.audit.inventory.kinds import KINDS, STAGES
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import of_login

@@ -43,10 +43,6 @@ class Root:
         """Return its name without a line's number: two lines of one file are one cause."""
         return re.sub(r":\d+$", "", self.name)
 
-    @property
-    def is_path(self) -> bool:
-        return self.name == self.file and self.name.startswith("/")
-
 
 @dataclass(slots=True)
 class Cause:
@@ -221,8 +217,8 @@ def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -
     hung: dict[str, Root] = {}  # shells wait for what does not answer, and then lack things
     for harm, root in _explained(harms, of_node, view):
         state = "" if harm.alike else of_node[harm.node].state(root)
-        alike = harm.alike or not harm.node or (root.is_path and not state)  # which is the same everywhere
-        cause = causes.setdefault((root.file, alike, state), Cause(root))
+        is_path = root.name.startswith("/") and root.name == root.file and not state  # the same everywhere
+        cause = causes.setdefault((root.file, harm.alike or not harm.node or is_path, state), Cause(root))
         cause.harms.append(harm)
         cause.nodes.add(harm.node)
         if harm.finding.check == "mount":

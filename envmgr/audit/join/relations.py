@@ -36,9 +36,7 @@ class View:
 
     def shell(self, harm: Harm) -> tuple[str, str, str] | None:
         """Return node, context and account of the traced shell of a harm; None if it is about no shell."""
-        if harm.context is None:
-            return None
-        return harm.node, traced_shell(harm.context), harm.account
+        return None if harm.context is None else (harm.node, traced_shell(harm.context), harm.account)
 
     def ways(self, paths: Iterable[str]) -> frozenset[str]:
         """Return the paths, and those to which they lead."""
@@ -167,9 +165,8 @@ def _state_of_its_shell(harm: Harm, of: Difference, _: View) -> bool:
 
 
 def _same_shell(harm: Harm, of: Difference) -> bool:
-    if harm.context is None:
-        return False
-    return of.where in (f"ctx.{name}.{harm.account}." for name in (harm.context.name, traced_shell(harm.context)))
+    names = (harm.context.name, traced_shell(harm.context)) if harm.context else ()
+    return of.where in (f"ctx.{name}.{harm.account}." for name in names)
 
 
 RELATIONS: tuple[tuple[str, Relation], ...] = (

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from envmgr.audit.findings import AuditFinding, Caused, as_caused, joined
 from envmgr.audit.hints import actions_of
-from envmgr.audit.inventory.alike_rows import ROWS
+from envmgr.audit.inventory.alike import ROWS
+from envmgr.audit.inventory.differences import as_on
 from envmgr.audit.inventory.kinds import KINDS
-from envmgr.audit.like_nodes import as_on
 from envmgr.audit.table import Steps, short
 from envmgr.nodes.sets import expand, fold
 from envmgr.report import Severity
@@ -52,7 +52,7 @@ def caused(cause: Cause, view: View) -> Caused:
         found = replace(head, nodes=nodes, severity=worst)
         if place and head.where != place:
             said = "nothing that differs explains it: is {} there, and does it work?"
-            if not cause.root.is_path:
+            if cause.root.name != cause.root.file:
                 said = "{} does it: take that line away, unless it is intended"
             line = Steps(look=said.format(place))
             found = replace(found, hint=line.text, actions=actions_of(line, nodes))

@@ -38,11 +38,8 @@ def by_what_differs(
     real = with_what_is_there([of for of in found if not same_text(of, lines, seen)], wanted, seen)
     if not evidence.plan.request.reference:
         real = [*dict.fromkeys(turned_by_time(real, seen))]
-    wrong = {node for of in real for node in of.nodes}
-    right = [
-        node for node in dict.fromkeys(node for of in real for node in of.others) if node in seen.facts.keys() - wrong
-    ]
-    normal = (*right[:2],) or wanted.normal
+    sound = seen.facts.keys() - {node for of in real for node in of.nodes}
+    normal = tuple(dict.fromkeys(node for of in real for node in of.others if node in sound))[:2] or wanted.normal
     shut, told = frozenset(evidence.in_job.nodes), (of for place in places for of, _ in place.told)
     libraries = {key: value for of in told for (kind, key), value in of.values.items() if kind == "lib"}
     view = View(seen, lines, normal, evidence.sender, home, evidence.plan.user, shut, libraries)

@@ -8,7 +8,7 @@ import pytest
 
 from envmgr.audit.checks import get_check
 from envmgr.audit.findings import AuditFinding, Caused, Loose
-from envmgr.audit.inventory.alike_rows import ROWS
+from envmgr.audit.inventory.alike import ROWS
 from envmgr.audit.inventory.kinds import KINDS
 from envmgr.audit.judge import judge
 from envmgr.audit.model import Check

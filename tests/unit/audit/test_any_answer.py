@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from envmgr.audit.ask import other_modules
 from envmgr.audit.checks import all_checks
 from envmgr.audit.judge import judge, rows_of
 from envmgr.audit.model import Check, Evidence, standing_alone
@@ -18,6 +17,7 @@ from envmgr.audit.table import ENGINE
 from envmgr.catalog.recipe_parts import Requires
 from envmgr.nodes.sets import expand
 from envmgr.probe.model import CONTEXTS, ShellAccount
+from envmgr.steps import other_modules
 from tests.helpers.evidence import OURS, evidence, keys, table_of
 
 CHECKS = all_checks()

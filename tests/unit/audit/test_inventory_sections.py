@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from envmgr.audit.inventory.alike_rows import ROWS
+from envmgr.audit.inventory.alike import ROWS
 from envmgr.audit.inventory.sections import digests, filled, nodes_of, sections_of
 from envmgr.audit.inventory.texts import asked_of, inventory_texts, kinds_part
 from envmgr.probe.model import Fleet, Group

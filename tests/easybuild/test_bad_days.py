@@ -48,10 +48,6 @@ def rerun(box: Workshop, entry: str = "toy/1.0") -> None:
     assert box.shell(f"module load {entry}; toy").stdout == "toy 1.0\n"
 
 
-def eb_locks(box: Workshop) -> list[Path]:
-    return list(box.prefix.glob("var/jobs/easybuild-locks/*"))
-
-
 # kill -9
 
 
@@ -67,7 +63,9 @@ def test_kill_of_envmgr_takes_easybuild_and_compilers_with_it(box: Workshop) -> 
     no_processes(box)
     assert box.items() == []
     assert box.current() is None
-    assert len(eb_locks(box)) == len(rows(box)) == 1  # what EasyBuild alone would stumble over
+    assert (
+        len([*box.prefix.glob("var/jobs/easybuild-locks/*")]) == len(rows(box)) == 1
+    )  # what EasyBuild alone would stumble over
     rerun(box)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import permutations
@@ -56,7 +56,9 @@ def judged(result: Mapping[str, Any], put: Sequence[Expected], healthy: Collecti
     causes = [cause for cause in result["causes"] if line(cause) not in healthy]
     first, rest = causes[: len(put)], causes[len(put) :]
     named = [of for of in put if any(of.is_named(each) or _nodes(each) & of.nodes for each in causes)]
-    why = [f"not named: {of.names[0]} on {_folded(of.nodes)}" for of in put if not any(map(of.is_right, first))]
+    why = [
+        f"not named: {of.names[0]} on {','.join(sorted(of.nodes))}" for of in put if not any(map(of.is_right, first))
+    ]
     matched = len(first) == len(put) and any(
         all(of.is_right(cause) for of, cause in zip(put, order, strict=True)) for order in permutations(first)
     )
@@ -113,7 +115,3 @@ def _all_nodes(finding: Mapping[str, Any]) -> Iterator[str]:
     for nodes in re.findall(r"\bon ((?:[\w-]+(?:\[[\d,-]+\])?,?)+)", " ".join(_texts(finding))):
         with suppress(NodeSetParseError):
             yield from expand(nodes.rstrip(","))
-
-
-def _folded(nodes: Iterable[str]) -> str:
-    return ",".join(sorted(nodes))

@@ -90,7 +90,13 @@ def _play(name: str, campaign: Any, options: argparse.Namespace, commit: str) ->
     given = {"FIRST": first if first > 1 else None, "ROUNDS": rounds, "SEED": seed if seed != 1 else None}
     command = " ".join([f"make soak SOAK={name}", *(f"{key}={value}" for key, value in given.items() if value)])
     played = f"{done} of {last}" if fault else str(last)
-    line = _line(commit, seed, f"`{command}`", played, fault or _took(time.monotonic() - began))
+    line = _line(
+        commit,
+        seed,
+        f"`{command}`",
+        played,
+        fault or f"no fault, {datetime.timedelta(seconds=round(time.monotonic() - began))} h",
+    )
     print(line, end="")
     if clean and _is_clean(commit):
         atomic_write(TABLE, TABLE.read_text() + line)
@@ -101,10 +107,6 @@ def _play(name: str, campaign: Any, options: argparse.Namespace, commit: str) ->
 
 def _first_line(error: BaseException | None) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0][:200]
-
-
-def _took(seconds: float) -> str:
-    return f"no fault, {datetime.timedelta(seconds=round(seconds))} h"
 
 
 def _state() -> dict[str, Any]:

@@ -27,14 +27,12 @@ FILES = sorted(path for tier in TIERS for path in (TESTS / tier).rglob("test_*.p
 
 def fixtures(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and (node.name.startswith("test_") or _is_fixture(node)):
+        if isinstance(node, ast.FunctionDef) and (
+            node.name.startswith("test_") or "fixture" in " ".join(map(ast.unparse, node.decorator_list))
+        ):
             given = " ".join(ast.unparse(decorator) for decorator in node.decorator_list)  # by parametrize, at times
             names = (argument.arg for argument in (*node.args.args, *node.args.kwonlyargs))
             yield from (name for name in names if f"'{name}'" not in given)
-
-
-def _is_fixture(node: ast.FunctionDef) -> bool:
-    return any("fixture" in ast.unparse(decorator) for decorator in node.decorator_list)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(TESTS)))

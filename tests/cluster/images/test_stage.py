@@ -135,7 +135,7 @@ def test_library_that_is_mapped_is_never_there_twice(images: Images) -> None:
     """
     do(images.cluster, "c1", f"ln -s {library} /tmp/another.so")
     process = images.cluster.start("c1", ["python3", "-c", program, library], user="alice")
-    wait_for(lambda: _maps(images, library), what="a map")
+    wait_for(lambda: images.cluster.sh("c1", f"grep -l {library} /proc/[0-9]*/maps").stdout, what="a map")
     try:
         ((state, why),) = images.stage(nodes="c1", code=1).values()
         assert (state, why.rpartition(" ")[2]) == ("waiting", "(python3)")
@@ -145,10 +145,6 @@ def test_library_that_is_mapped_is_never_there_twice(images: Images) -> None:
         do(images.cluster, "c1", "rm /tmp/again /tmp/another.so")
     assert said.split() == ["ready", "1"]
     assert images.stage(nodes="c1") == {"c1": ("local", "")}
-
-
-def _maps(images: Images, library: str) -> bool:
-    return bool(images.cluster.sh("c1", f"grep -l {library} /proc/[0-9]*/maps").stdout)
 
 
 def test_unstage_names_the_process_in_use(images: Images) -> None:

@@ -114,7 +114,7 @@ def _build(cluster: Cluster, node: str) -> None:
         "-m",
         "easybuild.main",
         *names,
-        f"--robot={work}:{_shipped()}",
+        f"--robot={work}:{ordinary_python().parent.parent}/easybuild/easyconfigs",
         f"--installpath={TOP}",
         f"--sourcepath={work}/sources:{sourcepath('zlib', 'bzip2')}",
         f"--buildpath={work}/build",
@@ -125,8 +125,3 @@ def _build(cluster: Cluster, node: str) -> None:
     ]
     env = {"LMOD_CMD": "/usr/share/lmod/lmod/libexec/lmod", "PATH": f"{ordinary_python().parent}:/usr/bin:/bin"}
     cluster.exec(node, argv, user=_BUILDER, env=env, timeout=_SECONDS, check=True)
-
-
-def _shipped() -> Path:
-    """EasyBuild's own easyconfigs."""
-    return ordinary_python().parent.parent / "easybuild/easyconfigs"

@@ -157,11 +157,8 @@ def _interrupt(audited: Audited) -> None:
 
 def _left(audited: Audited) -> list[str]:
     nodes = audited.cluster.compute
-    return [f"{node}: {line}" for node in nodes for line in audited.cluster.processes(node) if _ours(line)]
-
-
-def _ours(line: str) -> bool:
-    return "envmgr-audit" in line or line.startswith(f"sleep {HANGS}.")
+    lines = ((node, line) for node in nodes for line in audited.cluster.processes(node))
+    return [f"{node}: {line}" for node, line in lines if "envmgr-audit" in line or line.startswith(f"sleep {HANGS}.")]
 
 
 def _folders(audited: Audited) -> set[str]:

@@ -101,7 +101,7 @@ def _walk(stdlib: Path) -> Iterator[tuple[str, Path]]:
 
 def _entries(files: dict[str, Path], patchelf: Path) -> Iterator[Entry]:
     """The package's entries; `files` maps a path in the package to a file of this machine."""
-    binaries = {target: path for target, path in files.items() if _is_elf(path)}
+    binaries = {target: path for target, path in files.items() if path.read_bytes()[:4] == b"\x7fELF"}
     needs = _libraries(binaries.values())
     # A module with a library that is not there cannot be imported in the running interpreter either.
     broken = {target for target, path in binaries.items() if None in needs[path].values()}
@@ -125,11 +125,6 @@ def _entries(files: dict[str, Path], patchelf: Path) -> Iterator[Entry]:
     yield Entry(f"lib/python{PYTHON}/site-packages/README.txt", b"Packages that are not part of Python go here.\n")
     if rewrite.debian:
         yield Entry(f"lib/python{PYTHON}/sitecustomize.py", DEBIAN_SITE)
-
-
-def _is_elf(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(4) == b"\x7fELF"
 
 
 def _libraries(paths: Iterable[Path]) -> dict[Path, dict[str, Path | None]]:

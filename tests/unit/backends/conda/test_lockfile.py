@@ -6,7 +6,7 @@ import dataclasses
 import json
 import random
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -32,11 +32,6 @@ specs = st.builds(
 )
 
 
-def needs_of(rows: Iterable[str]) -> tuple[str, ...]:
-    """One row for each name, as the lock has them."""
-    return tuple(f"{name} {text}".strip() for name, text in _dependencies(rows).items())
-
-
 @st.composite
 def packages(draw: st.DrawFn, name: str) -> LockedPackage:
     version, build, subdir = draw(texts), draw(texts), draw(st.sampled_from(["linux-64", "noarch"]))
@@ -47,7 +42,7 @@ def packages(draw: st.DrawFn, name: str) -> LockedPackage:
         url=f"{URL}/{subdir}/{name}-{version}-{build}{draw(st.sampled_from(['.conda', '.tar.bz2']))}",
         md5=draw(st.just("") | st.text("0123456789abcdef", min_size=32, max_size=32)),
         sha256=draw(st.text("0123456789abcdef", min_size=64, max_size=64)),
-        depends=needs_of(draw(st.lists(specs, max_size=3))),
+        depends=tuple(f"{of} {text}".strip() for of, text in _dependencies(draw(st.lists(specs, max_size=3))).items()),
         constrains=tuple(draw(st.lists(specs, max_size=2))),
         size=draw(st.none() | st.integers(0, 1 << 40)),
         timestamp=draw(st.none() | st.integers(0, 1 << 41)),

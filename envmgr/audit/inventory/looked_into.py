@@ -50,7 +50,7 @@ def turned_by_time(found: Sequence[Difference], seen: Seen) -> Iterator[Differen
     """
     have = grouped(((of.kind, of.key, of.where, of.value), node) for of in found for node in of.nodes)
     hosts = {of: tuple(have[of.kind, of.key, of.where, of.value]) for of in found}
-    doubt = [of for of in found if len(hosts[of]) >= len(of.others) > 0]
+    doubt = [of for of in found if len(hosts[of]) >= len(of.others) > 1]
     sides = {of: frozenset((frozenset(hosts[of]), frozenset(of.others))) for of in doubt}
     last = {sides[of]: frozenset(those) for of in doubt if (those := _changed_last(of, hosts[of], seen))}
     for of in found:

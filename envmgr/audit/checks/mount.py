@@ -103,7 +103,7 @@ def _options(asked: frozenset[str] | None, look: Look) -> Iterator[Said]:
     point, wanted = look.get("mount.point"), "rw" if asked and look.nodes[0] in asked else "ro"
     options = look.get("mount.options").split(",")
     if "noexec" in options:
-        yield say("noexec", point=point)
+        yield say("noexec", point=point, options=",".join("exec" if of == "noexec" else of for of in options))
     other = "ro" if "ro" in (*options, *look.get("mount.super").split(",")) else "rw"
     if asked is not None and wanted != other:
         yield say("mode", wanted=wanted, other=other, point=point)

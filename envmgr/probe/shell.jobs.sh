@@ -1,12 +1,13 @@
 # What the main script of a probe has: jobs that are started, waited for and left behind. They are shells with a stage's file.
 : "${limit?}" "${user?}" "${named_words?}"
 tmp=
-# stage NAME MARK: its file, with the text on stdin; users' start-up files run before those that have a mark.
-stage() {
-  {
-    printf 'mark=%s\nwho=%s\nroom=%s\njob=%s\nhost_name=%s\n. %s/library.sh\n' "$2" "${who?}" "$tmp/room" "${SLURM_JOB_ID-}" "${host_name?}" "$tmp"
-    cat
-  } >"$tmp/$1.sh"
+# stages: the files of all stages, and the library, from stdin: each behind a line `ENVMGR_STAGE NAME [MARK]`; users' start-up files run before those
+# with a mark.
+stages() {
+  printf 'who=%s\nroom=%s\njob=%s\nhost_name=%s\n. %s/library.sh\n' "${who?}" "$tmp/room" "${SLURM_JOB_ID-}" "${host_name?}" "$tmp" >"$tmp/given.sh"
+  LC_ALL=C awk -v tmp="$tmp/" -v secret="${secret?}" '
+    $1 != "ENVMGR_STAGE" { print >file; next }
+    { file = tmp $2 ".sh"; if ($2 != "library") printf "mark=%s\n. %sgiven.sh\n", $3 ? secret : "", tmp >file }'
 }
 
 # start NAME COMMAND…: what it writes is bounded; `start_input` is its stdin. `as` ends in exec, hence the subshells. Scripts of ours

@@ -71,9 +71,10 @@ def join_probes(parts: Iterable[ProbePart], plan: ProbePlan, *, stages: Sequence
             script_text(__file__, "library.sh"),
             script_text(__file__, "jobs.sh"),
             script_text(__file__, "begin.sh"),
-            f"cat >\"$tmp/library.sh\" <<'ENVMGR_END'\n{script_text(__file__, 'library.sh')}ENVMGR_END\n",
+            f"stages <<'ENVMGR_END'\nENVMGR_STAGE library\n{script_text(__file__, 'library.sh')}",
             _file("gate", [script_text(__file__, "gate.sh")], plan),
             *(_file(stage, of_stage, plan) for stage, of_stage in texts.items()),
+            "ENVMGR_END\n",
             _function("start_rest", starting),
             _function("tell_all", telling),
             assign(jobs=" ".join(jobs)),
@@ -88,14 +89,14 @@ def looked_key(part: str, stage: ProbeStage) -> str:
 
 
 def _file(stage: str, texts: Iterable[str], plan: ProbePlan) -> str:
-    """Return the lines that write a stage's script; users' start-up files run before those of `context` and `login`."""
-    mark, end = "''", ""
+    """Return the lines of a stage, for `stages`; users' start-up files run before those of `context` and `login`."""
+    mark, end = "", ""
     if stage in ("context", "login"):
         # Start-up files may print anything: lines without the secret of this run are no facts.
-        mark, end = '"$secret"', UNTRACED_END
+        mark, end = " secret", UNTRACED_END
         texts = [script_text(__file__, "found.sh"), untraced(), "whole_path path_brought\n", *texts]
     text = "".join([_settings(plan), *texts])
-    return f"stage {stage} {mark} <<'ENVMGR_END'\n{text}\nput done yes\n{end}ENVMGR_END\n"
+    return f"ENVMGR_STAGE {stage}{mark}\n{text}\nput done yes\n{end}"
 
 
 def _function(name: str, lines: Iterable[str]) -> str:

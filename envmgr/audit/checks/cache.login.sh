@@ -4,9 +4,15 @@ if [ -n "${LMOD_CMD-}" ]; then
   "$LMOD_CMD" bash --no_redirect --config_json 2>&1 >/dev/null | tr -d '\\\n' >"$room/cache.config"
   # A cache that is behind hides modules from `module load` only where Lmod loads by it.
   if grep -q '"spdr_loads":"yes"' "$room/cache.config"; then cache_behind="cache.state."; else cache_behind="cache.spider."; fi
-  printf '%s\n' "${MODULEPATH-}" | tr : '\n' | grep '^/' | grep -v -F -e "$prefix/" >"$room/cache.tree"
-  grep -o '"cache":\[\["[^]]*"\(\],\["[^]]*"\)*\]\]' "$room/cache.config" | grep -o '\["[^]]*"' | sed 's/^\["//; s/"$//; s/","/|/' |
-    grep -v -F -e "$prefix/" -e "${HOME:-//}/" | while IFS='|' read -r cache_folder cache_stamp; do
+  awk -v prefix="$prefix/" -v home="${HOME:-//}/" 'match($0, /"cache":\[\["[^]]*"(\],\["[^]]*")*\]\]/) {
+    count = split(substr($0, RSTART, RLENGTH), each, "\\[\"")
+    for (i = 2; i <= count; i++) {
+      sub(/"\].*/, "", each[i]); sub(/","/, "|", each[i])
+      if (!index(each[i], prefix) && !index(each[i], home)) print each[i]
+    }
+  }' "$room/cache.config" >"$room/cache.named"
+  [ ! -s "$room/cache.named" ] || printf '%s\n' "${MODULEPATH-}" | tr : '\n' | grep '^/' | grep -v -F -e "$prefix/" >"$room/cache.tree"
+  while IFS='|' read -r cache_folder cache_stamp; do
     for cache_file in "$cache_folder"/spiderT.luac_* "$cache_folder/spiderT.lua"; do [ ! -r "$cache_file" ] || break; done
     if [ ! -r "$cache_file" ]; then
       put "cache.state.$cache_folder" "there is no spiderT.lua that the user can read"
@@ -21,5 +27,5 @@ if [ -n "${LMOD_CMD-}" ]; then
       ' sh "$cache_file" "$room/cache.tree"
       ! read -r cache_newer <"$room/cache.newer" || put "$cache_behind$cache_folder" "it is older than $cache_newer: what is new there is not listed"
     fi
-  done
+  done <"$room/cache.named"
 fi

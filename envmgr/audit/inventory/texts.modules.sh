@@ -43,8 +43,9 @@ modules_modpath() { # FOLDER ...: what they name, but for the system's own
   ' "$named_there" "$room/modules.absent"
 }
 modules_look() {
+  opened_begin
   [ -z "${module_cmd?}" ] || effect_mark=$room opened_folders
-  { printf '%s\n' "${MODULEPATH-}" | tr : '\n' && cut -d'|' -f1 "$room/opened" 2>/dev/null; } | sed 's|//*$||' | grep '^/' | grep -v -F -e "$prefix/" | sort -u >"$room/modules.folders"
+  awk -F '|' -v prefix="$prefix/" '!index($1, prefix) { print $1 }' "$room/opened.path" "$room/opened" 2>/dev/null | sort -u >"$room/modules.folders"
   set --
   while IFS= read -r modules_folder; do
     printf 'modfile\t%s/\tlooked at\n' "$modules_folder"

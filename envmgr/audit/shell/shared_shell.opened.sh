@@ -13,14 +13,28 @@ opened_names() { # FOLDER [REGEX]
 opened_files() {
   cd "$1" && find -L . -type f ! -name '.*' ! -path '*/.*/*' ${2:+-exec grep -l -s -E -e "$2" '{}' +} 2>/dev/null
 }
+# The folders of MODULEPATH, but for the prefix's: `opened_path`, and "$room/opened.path", a line each.
+opened_begin() {
+  awk -v path="${MODULEPATH-}" -v prefix="$prefix/" -v there="$room/opened." '
+    BEGIN {
+      printf "" >(there "path"); printf "" >(there "look")
+      count = split(path, each, ":")
+      for (i = 1; i <= count; i++) {
+        sub(/\/+$/, "", each[i])
+        if (each[i] !~ /^\// || index(each[i], prefix)) continue
+        print each[i] >(there "path"); print each[i] "|" >(there "look")
+        all = all (all == "" ? "" : ":") each[i]
+      }
+      print all >(there "whole")
+    }'
+  read -r opened_path <"$room/opened.whole"
+}
 opened_folders() {
-  printf '%s\n' "${MODULEPATH-}" | tr : '\n' | sed 's|//*$||' | grep '^/' | grep -v -F -e "$prefix/" >"$room/opened.path"
-  opened_path=$(paste -sd : "$room/opened.path")
+  opened_begin
   if [ -e "$room/opened" ]; then return; fi
   : >"$room/opened"
   now
   opened_end=$((${now?} + opened_seconds)) opened_left=24
-  sed 's/$/|/' "$room/opened.path" >"$room/opened.look"
   for _ in 1 2 3; do
     [ -s "$room/opened.look" ] || break
     while IFS='|' read -r opened_folder opened_chain; do

@@ -14,8 +14,7 @@ verify_cut='
     if (place[path] <= most) print
   }
   END { if (paths > most) print "+ " paths - most }'
-now
-verify_began=${now?}
+now && verify_began=${now?}
 while [ $# -gt 0 ] && now && [ $((now - verify_began)) -lt "$verify_end" ]; do
   if ! verify_said=$(verify_mine /bin/sh -c 'LC_ALL=C ls -d "$1" 2>&1 >/dev/null' sh "$2"); then
     case $verify_said in

@@ -1,8 +1,7 @@
 # What the main script of a probe has: jobs that are started, waited for and left behind. They are shells with a stage's file.
 : "${limit?}" "${user?}" "${named_words?}"
 tmp=
-# stages: the files of all stages, and the library, from stdin: each behind a line `ENVMGR_STAGE NAME [MARK]`; users' start-up files run before those
-# with a mark.
+# stages: their files, and the library, from stdin: each behind a line `ENVMGR_STAGE NAME [MARK]`; users' start-up files run before those with a mark.
 stages() {
   printf 'who=%s\nroom=%s\njob=%s\nhost_name=%s\n. %s/library.sh\n' "${who?}" "$tmp/room" "${SLURM_JOB_ID-}" "${host_name?}" "$tmp" >"$tmp/given.sh"
   LC_ALL=C awk -v tmp="$tmp/" -v secret="${secret?}" '

@@ -6,10 +6,7 @@ if [ -n "${LMOD_CMD-}" ]; then
   if grep -q '"spdr_loads":"yes"' "$room/cache.config"; then cache_behind="cache.state."; else cache_behind="cache.spider."; fi
   awk -v prefix="$prefix/" -v home="${HOME:-//}/" 'match($0, /"cache":\[\["[^]]*"(\],\["[^]]*")*\]\]/) {
     count = split(substr($0, RSTART, RLENGTH), each, "\\[\"")
-    for (i = 2; i <= count; i++) {
-      sub(/"\].*/, "", each[i]); sub(/","/, "|", each[i])
-      if (!index(each[i], prefix) && !index(each[i], home)) print each[i]
-    }
+    for (i = 2; i <= count; i++) { sub(/"\].*/, "", each[i]); sub(/","/, "|", each[i]); if (!index(each[i], prefix) && !index(each[i], home)) print each[i] }
   }' "$room/cache.config" >"$room/cache.named"
   [ ! -s "$room/cache.named" ] || printf '%s\n' "${MODULEPATH-}" | tr : '\n' | grep '^/' | grep -v -F -e "$prefix/" >"$room/cache.tree"
   while IFS='|' read -r cache_folder cache_stamp; do

@@ -12,8 +12,7 @@ choose() {
 }
 now() { read -r now _ </proc/uptime && now=${now%.*}; }
 if [ -e /sys/module/nvidia/version ] || [ -e /proc/driver/nvidia/version ]; then echo "@libraries.driver=yes"; fi
-now
-how=$1 end=$((now + $2)) most=$3
+now && how=$1 end=$((now + $2)) most=$3
 loader=$(ldd /bin/sh | sed -n 's/^[[:space:]]*\(\/[^[:space:]]*\) (.*/\1/p')
 shift 3
 while [ -n "$loader" ] && [ $# -gt 0 ] && now && [ "$now" -lt "$end" ]; do

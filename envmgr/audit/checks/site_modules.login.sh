@@ -55,8 +55,7 @@ if [ -n "${module_cmd?}" ]; then
         echo "$site_modules_name"
     done
   } | LC_ALL=C sort -u >"$room/chosen"
-  now
-  site_modules_hung=0 site_modules_until=$((now + site_modules_seconds))
+  now && site_modules_hung=0 site_modules_until=$((now + site_modules_seconds))
   while read -r site_modules_name; do
     if now && [ "$now" -ge "$site_modules_until" ] || [ "$site_modules_hung" = 2 ]; then # what hangs now may hang for each
       put site_modules.cut yes

@@ -2,8 +2,7 @@
 # the user cannot read, and the paths of software that they name and that are not there. Behind opened.sh, named_paths.sh. What a server does not tell in time is closed.
 : "${prefix?}" "${room?}" "${modules_most?}" "${modules_seconds?}"
 modules_files() { # MOST FOLDER ...: the first files of each folder
-  modules_first=$1
-  shift
+  modules_first=$1 && shift
   find -L "$@" -type f -readable -printf '%H\t%P\n' 2>/dev/null | LC_ALL=C sort -u | awk -F '\t' -v most="$modules_first" '++count[$1] <= most { print $1 "/" $2 }'
 }
 modules_modfile() { # FOLDER ...
@@ -30,8 +29,7 @@ modules_modfile() { # FOLDER ...
     { printf "modfile\t%s\t%s\n", name[$2], substr($1, 1, 12) }' names -)
 }
 modules_modpath() { # FOLDER ...: what they name, but for the system's own
-  named_there=$room/modules.there
-  : >"$named_there"
+  named_there=$room/modules.there && : >"$named_there"
   modules_files 2000 "$@" | xargs -d '\n' -r grep -o -s -H -E '["{[:space:]]/[A-Za-z0-9_./+-]+' | sed 's/:["{[:space:]]/ /' | LC_ALL=C sort -u | head -n 8000 |
     named_paths >"$room/modules.absent"
   # Folders that a module opens are no software, and those of the system are everywhere.

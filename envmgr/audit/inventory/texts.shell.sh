@@ -101,8 +101,7 @@ inventory_look() (
     printf '\002func\n'
     if [ -n "${BASH_VERSION-}" ]; then # NAME LINE FILE of each
       shopt -s extdebug
-      compgen -A function >"$inventory_file.func"
-      while read -r inventory_name; do declare -F "$inventory_name"; done <"$inventory_file.func" 2>/dev/null
+      compgen -A function >"$inventory_file.func" && while read -r inventory_name; do declare -F "$inventory_name"; done <"$inventory_file.func" 2>/dev/null
     fi
     printf '\002state\n'
     inventory_state_left

@@ -17,15 +17,12 @@ opened_files() {
 opened_begin() {
   awk -v path="${MODULEPATH-}" -v prefix="$prefix/" -v there="$room/opened." '
     BEGIN {
-      printf "" >(there "path"); printf "" >(there "look")
-      count = split(path, each, ":")
+      printf "" >(there "path"); printf "" >(there "look"); count = split(path, each, ":")
       for (i = 1; i <= count; i++) {
         sub(/\/+$/, "", each[i])
-        if (each[i] !~ /^\// || index(each[i], prefix)) continue
-        print each[i] >(there "path"); print each[i] "|" >(there "look")
-        all = all (all == "" ? "" : ":") each[i]
+        if (each[i] ~ /^\// && !index(each[i], prefix)) { print each[i] >(there "path"); print each[i] "|" >(there "look"); all = all ":" each[i] }
       }
-      print all >(there "whole")
+      print substr(all, 2) >(there "whole")
     }'
   read -r opened_path <"$room/opened.whole"
 }
@@ -33,8 +30,7 @@ opened_folders() {
   opened_begin
   if [ -e "$room/opened" ]; then return; fi
   : >"$room/opened"
-  now
-  opened_end=$((${now?} + opened_seconds)) opened_left=24
+  now && opened_end=$((${now?} + opened_seconds)) opened_left=24
   for _ in 1 2 3; do
     [ -s "$room/opened.look" ] || break
     while IFS='|' read -r opened_folder opened_chain; do

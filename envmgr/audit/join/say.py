@@ -47,12 +47,12 @@ def caused(cause: Cause, view: View) -> Caused:
     place = cause.root.name if cause.root.name.startswith("/") else ""
     if not cause.differences:
         head, *rest = joined(harms)
-        own = cause.nodes - {""} if place else cause.nodes & {*expand(head.nodes)}  # others have another cause of it
-        nodes = fold(own) or head.nodes
+        is_path = place == cause.root.file  # or else a line, or words: others have another cause of it
+        nodes = fold(cause.nodes - {""} if is_path else cause.nodes & {*expand(head.nodes)}) or head.nodes
         found = replace(head, nodes=nodes, severity=worst)
         if place and head.where != place:
             said = "nothing that differs explains it: is {} there, and does it work?"
-            if cause.root.name != cause.root.file:
+            if not is_path:
                 said = "{} does it: take that line away, unless it is intended"
             line = Steps(look=said.format(place))
             found = replace(found, hint=line.text, actions=actions_of(line, nodes))

@@ -73,7 +73,8 @@ with_limit() {
   shift 2
   : >"$limit_file.rc"
   (
-    read -r limit_sleep _ </proc/self/stat
+    read -r limit_sleep _ _ limit_parent _ </proc/self/stat
+    [ "$limit_parent" = $$ ] || limit_sleep=$(exec sh -c 'echo $PPID') # /proc of another PID namespace
     (
       ("$@") >"$limit_file" 2>"$limit_file.err"
       echo $? >"$limit_file.rc"

@@ -25,7 +25,7 @@ def test_what_hangs_is_left_behind_also_where_term_is_ignored(shell: str, tmp_pa
     texts = [script_text(probe.__file__ or "", part) for part in ("library.sh", "jobs.sh")]
     begin = f"emulate sh 2>/dev/null; mkfifo {tmp_path}/ended; exec 3<>{tmp_path}/ended\n"
     script = begin + "mark= user=nobody limit=1\n" + "".join(texts) + f"tmp={tmp_path}" + WAITING
-    argv = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *shell.split(), "-c", script]
+    argv = ["unshare", "--pid", "--fork", "--kill-child", *shell.split(), "-c", script]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     ended = "the shell ended before the probe in it: `exit` or `exec` in a start-up file?"
     assert done.stdout.splitlines() == ["3 said", "124", f"@a.end={ended}", "@b.end=no end in 1 s"]

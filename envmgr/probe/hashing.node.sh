@@ -3,7 +3,7 @@
 # of `verify_most` paths at most, and `+ N` for N more; of other places, the listing's sha256.
 : "${build_user?}" "${verify_end?}" "${verify_most?}" "${verify_list?}"
 verify_mine() { (as "$build_user" "$@"); }
-if [ "$(id -u)" != 0 ] || ! id -u "$build_user" >/dev/null 2>&1; then verify_mine() { "$@"; }; fi
+if [ "${probe_uid?}" != 0 ] || ! id -u "$build_user" >/dev/null 2>&1; then verify_mine() { "$@"; }; fi
 verify_listing() { verify_mine /bin/sh -c "$verify_list" sh "$1" || printf '!! .\0'; }
 verify_cut='
   {

@@ -3,7 +3,7 @@
 tmp=
 # stages: their files, and the library, from stdin: each behind a line `ENVMGR_STAGE NAME [MARK]`; users' start-up files run before those with a mark.
 stages() {
-  printf 'who=%s\nroom=%s\njob=%s\nhost_name=%s\n. %s/library.sh\n' "${who?}" "$tmp/room" "${SLURM_JOB_ID-}" "${host_name?}" "$tmp" >"$tmp/given.sh"
+  printf 'who=%s\nroom=%s\njob=%s\nhost_name=%s\nprobe_uid=%s\n. %s/library.sh\n' "${who?}" "$tmp/room" "${SLURM_JOB_ID-}" "${host_name?}" "${probe_uid?}" "$tmp" >"$tmp/given.sh"
   LC_ALL=C awk -v tmp="$tmp/" -v secret="${secret?}" '
     $1 != "ENVMGR_STAGE" { print >file; next }
     { file = tmp $2 ".sh"; if ($2 != "library") printf "mark=%s\n. %sgiven.sh\n", $3 ? secret : "", tmp >file }'

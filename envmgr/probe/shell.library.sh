@@ -1,4 +1,4 @@
-# What every stage of a probe has. `mark`, `who`, `room` and `host_name` are set before.
+# What every stage of a probe has. `mark`, `who`, `room`, `host_name` and `probe_uid` are set before.
 # An answer is lines `@key=value`, `@key|a line of a longer value` and `@~key=value` for what is the node's own. What runs
 # behind a user's start-up files puts `mark` after the `@`, so that nothing which those print is taken for a fact.
 put() { # KEY VALUE
@@ -55,7 +55,7 @@ as() {
   account=$1
   shift
   account_of "$account"
-  if [ "${probe_uid:-$(id -u)}" = 0 ] && [ "${account_uid:-0}" != 0 ]; then
+  if [ "${probe_uid?}" = 0 ] && [ "${account_uid:-0}" != 0 ]; then
     set -- setpriv --reuid "$account_uid" --regid "$account_gid" --init-groups "$@"
   fi
   while IFS= read -r word; do set -- "$word" "$@"; done <"${who%/*}/environment"
@@ -72,26 +72,22 @@ with_limit() {
   limit_file=$2
   shift 2
   : >"$limit_file.rc"
+  (exec sleep "$limit_seconds") </dev/null >/dev/null 2>&1 &
+  limit_sleep=$!
   (
-    read -r limit_sleep _ _ limit_parent _ </proc/self/stat
-    [ "$limit_parent" = $$ ] || limit_sleep=$(exec sh -c 'echo $PPID') # /proc of another PID namespace
-    (
-      ("$@") >"$limit_file" 2>"$limit_file.err"
-      echo $? >"$limit_file.rc"
-      kill -KILL "$limit_sleep" # start-up files may ignore TERM
-    ) &
-    echo $! >"$limit_file.pid"
-    exec sleep "$limit_seconds"
+    ("$@") >"$limit_file" 2>"$limit_file.err"
+    echo $? >"$limit_file.rc"
+    kill -KILL "$limit_sleep" # start-up files may ignore TERM
   ) </dev/null >/dev/null 2>&1 &
   limit_child=$!
-  while kill -0 "$limit_child"; do wait "$limit_child"; done 2>/dev/null # a signal ends a wait; a shell says that the sleep was killed
-  read -r limit_status <"$limit_file.rc" || { limit_status=124 && read -r limit_child <"$limit_file.pid" && kill -KILL "$limit_child" 2>/dev/null; }
+  while kill -0 "$limit_sleep"; do wait "$limit_sleep"; done 2>/dev/null # a signal ends a wait; a shell says that the sleep was killed
+  read -r limit_status <"$limit_file.rc" || { limit_status=124 && kill -KILL "$limit_child" 2>/dev/null; }
   return "$limit_status"
 }
 
 # look_as_user PART SECONDS TEXT ARGUMENT…: the lines `@PART.` that a script prints as the ordinary user.
 look_as_user() {
-  if ! account_of "${user?}" && [ "$(id -u)" = 0 ]; then put "$1.user" unknown && return; fi
+  if ! account_of "${user?}" && [ "$probe_uid" = 0 ]; then put "$1.user" unknown && return; fi
   look_part=$1 look_seconds=$2 look_text=$3
   shift 3
   with_limit "$look_seconds" "$0.$look_part" as "$user" /bin/sh -c "$look_text" sh "$@"

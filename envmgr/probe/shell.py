@@ -121,7 +121,7 @@ def _in_job(plan: ProbePlan) -> bool:
 # goes past that, which would change its line ends. On stderr script(1) itself says why it has no terminal.
 _AT_A_TERMINAL = (
     'exec 9>&1; command -v script >/dev/null || exec /bin/sh "$0" "$1"; '
-    'exec script -qefc "/bin/sh $0 $1 >&9 9>&-" /dev/null >/dev/null'
+    'SHELL=/bin/sh exec script -qefc "SHELL=$SHELL exec /bin/sh $0 $1 >&9 9>&-" /dev/null >/dev/null'
 )
 
 

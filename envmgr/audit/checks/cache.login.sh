@@ -1,7 +1,10 @@
 # What is wrong with caches of other tools that Lmod names in a login shell. It names them, in JSON, each as ["FOLDER","TIMESTAMP"].
 : "${prefix?}" "${room?}"
 if [ -n "${LMOD_CMD-}" ]; then
-  "$LMOD_CMD" bash --no_redirect --config_json 2>&1 >/dev/null | tr -d '\\\n' >"$room/cache.config"
+  for cache_path in /nonexistent "$PATH"; do # it asks programs for words on the system, which are not needed
+    PATH=$cache_path "$LMOD_CMD" bash --no_redirect --config_json 2>&1 >/dev/null | tr -d '\\\n' >"$room/cache.config"
+    ! grep -q '"spdr_loads":' "$room/cache.config" || break
+  done
   # A cache that is behind hides modules from `module load` only where Lmod loads by it.
   if grep -q '"spdr_loads":"yes"' "$room/cache.config"; then cache_behind="cache.state."; else cache_behind="cache.spider."; fi
   awk -v prefix="$prefix/" -v home="${HOME:-//}/" 'match($0, /"cache":\[\["[^]]*"(\],\["[^]]*")*\]\]/) {

@@ -28,7 +28,7 @@ node_setup_look() { # it chooses the files as node-setup does
   if [ -n "$node_setup_target" ] && [ "$(readlink "$node_setup_kernels")" = "$node_setup_target" ]; then echo "unchecked $node_setup_kernels"; fi
 }
 # An ordinary user cannot look into a closed folder.
-if [ "$(id -u)" = 0 ] || [ -x /etc/envmgr/node/lmod ]; then
+if [ "${probe_uid?}" = 0 ] || [ -x /etc/envmgr/node/lmod ]; then
   node_setup_look 2>/dev/null | awk -F ': ' '
     /^then / { if ($2 == "OK") written[substr($1, 6)]; next }
     /^now / { path = substr($1, 5); $0 = ($2 == "OK" ? "same " : $2 ~ /open/ ? "lost " : path in written ? "old " : "changed ") path }

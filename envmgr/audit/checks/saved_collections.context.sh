@@ -23,7 +23,7 @@ if [ -n "${BASH_VERSION-}" ] && [ -n "${LMOD_CMD-}" ]; then
   done
   # shellcheck disable=SC3044 # it is bash
   if [ -n "$collections_found" ] && shopt -q login_shell &&
-    ! collections_said=$(LMOD_SHORT_TIME=86400 ENVMGR_USAGE=no "$LMOD_CMD" bash --no_redirect --initial_load restore 2>&1 >/dev/null); then
+    ! collections_said=$(LMOD_SHORT_TIME=86400 "$LMOD_CMD" bash --no_redirect --initial_load restore 2>&1 >/dev/null); then
     put collection "$collections_found"
     printf '%s\n' "$collections_said" | plain | grep . | head -n 3 | lines collection.said
   fi

@@ -14,11 +14,9 @@ case :${LOADEDMODULES-}: in
   *":$software_entry:"*) ;;
   *)
     case ${ENVMGR_ALIAS:+/}$(command -v module 2>/dev/null) in
-      /* | '') [ -z "${LMOD_CMD-}" ] || eval "$(LMOD_SHORT_TIME=86400 ENVMGR_USAGE=no "$LMOD_CMD" sh load "$software_entry" 2>/dev/null)" ;;
+      /* | '') [ -z "${LMOD_CMD-}" ] || eval "$(LMOD_SHORT_TIME=86400 "$LMOD_CMD" sh load "$software_entry" 2>/dev/null)" ;;
       *)
-        export ENVMGR_USAGE=no
-        module load "$software_entry" >/dev/null 2>&1
-        unset ENVMGR_USAGE ;;
+        module load "$software_entry" >/dev/null 2>&1 ;;
     esac
     whole_path path_loaded ;;
 esac

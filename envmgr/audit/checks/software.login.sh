@@ -4,7 +4,7 @@ software_inside='bash csh zsh' # once
 case ${LMOD_CMD:+:${MODULEPATH-}:} in *":$generation/modules:"*) ;; *) set -- ;; esac
 while [ $# -gt 0 ]; do
   env -i HOME="$HOME" USER="$user" PATH=/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 MODULEPATH="$MODULEPATH" \
-    LMOD_RC="${LMOD_RC-}" LMOD_CACHED_LOADS=yes LMOD_SHORT_TIME=86400 ENVMGR_USAGE=no HISTFILE="$room/history" /bin/sh -c '
+    LMOD_RC="${LMOD_RC-}" LMOD_CACHED_LOADS=yes LMOD_SHORT_TIME=86400 LMOD_TERM_WIDTH=80 ENVMGR_USAGE=no HISTFILE="$room/history" /bin/sh -c '
       cd / && text=$("$1" sh load "$2" 2>/dev/null) && eval "$text" || exit 200
       command -v "${3##*/}"
       # What a shell that is started with the entry loaded makes of it: csh, zsh and a bash at a terminal read a file each time.

@@ -4,7 +4,7 @@ ssh_in() {
   as "${user?}" ssh -n -T -o BatchMode=yes -o ConnectTimeout=4 -o LogLevel=ERROR -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \
     -o GlobalKnownHostsFile=/dev/null -o ControlPath=none -o ProxyJump=none -o ClearAllForwardings=yes -o PermitLocalCommand=no "$(uname -n)" 'echo ran; module --version && echo module'
 }
-if [ "$(id -u)" = 0 ] && [ "$user" != root ] && [ -n "$(command -v ssh)" ] && account_of "$user"; then
+if [ "${probe_uid?}" = 0 ] && [ "$user" != root ] && [ -n "$(command -v ssh)" ] && account_of "$user"; then
   with_limit 6 "$0.ssh" ssh_in
   case $?:$(tail -n 3 "$0.ssh.err" 2>/dev/null) in
     255:*"no active jobs"*) ssh_said="no job" ;;

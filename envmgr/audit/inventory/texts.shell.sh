@@ -106,88 +106,89 @@ inventory_look() (
     printf '\002state\n'
     inventory_state_left
     printf '\002env\n'
-  } |
-    LC_ALL=C command awk -F '\t' -v job="${job-}" "$inventory_limit"'
-      # Of a value that is nobody else'"'"'s there is only a digest, good for this audit; see END.
-      function private(kind, key, value) {
-        if (++hidden > 40) return
-        print ENVIRON["inventory_salt"] value | digest
-        close(digest)
-        row[hidden] = kind "\t" key
+  } >"$inventory_file.left"
+  LC_ALL=C command awk -F '\t' -v job="${job-}" "$inventory_limit"'
+    # Of a value that is nobody else'"'"'s there is only a digest, good for this audit; see END.
+    function private(kind, key, value) {
+      if (++hidden > 40) return
+      print ENVIRON["inventory_salt"] value | digest
+      close(digest)
+      row[hidden] = kind "\t" key
+    }
+    function tell(kind, key, value) {
+      if (toupper(key (kind == "alias" ? value : "")) ~ /TOKEN|SECRET|PASS|KEY|CRED/ || toupper(value) ~ /(TOKEN|SECRET|PASS|KEY|CRED)[A-Z_]*[ =]/) { private(kind, key, value); return }
+      while (match(value, /:\/\/[^\/@ ]*@/)) value = substr(value, 1, RSTART - 1) ":/\001/***" substr(value, RSTART + RLENGTH - 1)
+      gsub(/\001/, "", value)
+      print kind "\t" key "\t" value
+    }
+    BEGIN {
+      file = ENVIRON["inventory_file"] ".digests"
+      digest = "exec sha256sum >>'"'"'" file "'"'"'"
+      by_session = "^(_|PWD|OLDPWD|SHLVL|HOST|HOSTNAME|TERM|COLUMNS|LINES|MAIL|HISTFILE|LS_COLORS|SSH_.*|XDG_(SESSION|RUNTIME|SEAT|VTNR).*|DBUS_.*|KRB5CCNAME|INVOCATION_ID|JOURNAL_STREAM|PMIX?_.*|ROCR_.*|GPU_DEVICE_ORDINAL|SRUN_DEBUG|_ModuleTable.*|__LMOD.*|LMOD_TERM_WIDTH|__Init.*|ENVMGR_.*|inventory_.*|host_name|BASH_FUNC_.*)$"
+      if (job != "") by_session = by_session "|^(SLURM_.*|XDG_.*|CUDA_VISIBLE_DEVICES|ZE_AFFINITY_MASK)$"
+    }
+    substr($0, 1, 1) == "\002" { mode = substr($0, 2); folder = ""; next }
+    mode == "alias" {
+      sub(/^alias ([-+][a-zA-Z-]* )*/, "")
+      at = index($0, "=")
+      if (at > 1 && substr($0, 1, at - 1) !~ /[ \047"]/) tell("alias", substr($0, 1, at - 1), substr($0, at + 1))
+      next
+    }
+    mode == "func" {
+      split($0, word, " ")
+      where = substr($0, length(word[1] word[2]) + 3)
+      # What a folder of a home has is private.
+      if (index(where, ENVIRON["HOME"] "/") == 1 && substr(where, length(ENVIRON["HOME"]) + 2) ~ /\//) where = ENVIRON["HOME"]
+      if (where !~ /envmgr-audit\./ && $0 ~ /^[A-Za-z0-9]/) print "func\t" word[1] "\t" where ":" word[2]
+      next
+    }
+    mode == "state" {
+      gsub(/envmgr-audit\.[A-Za-z0-9]*/, "envmgr-audit")
+      if (/^trap -- \047\047 (SIG)?(TERM|USR1|USR2|ALRM|CHLD|XCPU)$/) { sub(/.* (SIG)?/, ""); tell("state", ":trap " $0, "yes") }
+      else if (match($0, /^(said|:read|:cd|HOME|unread [^=]*)=/)) tell("state", substr($0, 1, RLENGTH - 1), substr($0, RLENGTH + 1))
+      else if (/^(declare|readonly) /) {
+        sub(/=.*/, ""); sub(/.* /, "")
+        if (/^(PATH|MODULEPATH|LOADEDMODULES|_LMFILES_|MANPATH|LD_LIBRARY_PATH|PYTHONPATH|LMOD_[A-Z_]*)$/) tell("state", ":readonly " $0, "yes")
       }
-      function tell(kind, key, value) {
-        if (toupper(key (kind == "alias" ? value : "")) ~ /TOKEN|SECRET|PASS|KEY|CRED/ || toupper(value) ~ /(TOKEN|SECRET|PASS|KEY|CRED)[A-Z_]*[ =]/) { private(kind, key, value); return }
-        while (match(value, /:\/\/[^\/@ ]*@/)) value = substr(value, 1, RSTART - 1) ":/\001/***" substr(value, RSTART + RLENGTH - 1)
-        gsub(/\001/, "", value)
-        print kind "\t" key "\t" value
-      }
-      BEGIN {
-        file = ENVIRON["inventory_file"] ".digests"
-        digest = "exec sha256sum >>'"'"'" file "'"'"'"
-        by_session = "^(_|PWD|OLDPWD|SHLVL|HOST|HOSTNAME|TERM|COLUMNS|LINES|MAIL|HISTFILE|LS_COLORS|SSH_.*|XDG_(SESSION|RUNTIME|SEAT|VTNR).*|DBUS_.*|KRB5CCNAME|INVOCATION_ID|JOURNAL_STREAM|PMIX?_.*|ROCR_.*|GPU_DEVICE_ORDINAL|SRUN_DEBUG|_ModuleTable.*|__LMOD.*|__Init.*|ENVMGR_.*|inventory_.*|host_name|BASH_FUNC_.*)$"
-        if (job != "") by_session = by_session "|^(SLURM_.*|XDG_.*|CUDA_VISIBLE_DEVICES|ZE_AFFINITY_MASK)$"
-      }
-      substr($0, 1, 1) == "\002" { mode = substr($0, 2); folder = ""; next }
-      mode == "alias" {
-        sub(/^alias ([-+][a-zA-Z-]* )*/, "")
-        at = index($0, "=")
-        if (at > 1 && substr($0, 1, at - 1) !~ /[ \047"]/) tell("alias", substr($0, 1, at - 1), substr($0, at + 1))
-        next
-      }
-      mode == "func" {
-        split($0, word, " ")
-        where = substr($0, length(word[1] word[2]) + 3)
-        # What a folder of a home has is private.
-        if (index(where, ENVIRON["HOME"] "/") == 1 && substr(where, length(ENVIRON["HOME"]) + 2) ~ /\//) where = ENVIRON["HOME"]
-        if (where !~ /envmgr-audit\./ && $0 ~ /^[A-Za-z0-9]/) print "func\t" word[1] "\t" where ":" word[2]
-        next
-      }
-      mode == "state" {
-        gsub(/envmgr-audit\.[A-Za-z0-9]*/, "envmgr-audit")
-        if (/^trap -- \047\047 (SIG)?(TERM|USR1|USR2|ALRM|CHLD|XCPU)$/) { sub(/.* (SIG)?/, ""); tell("state", ":trap " $0, "yes") }
-        else if (match($0, /^(said|:read|:cd|HOME|unread [^=]*)=/)) tell("state", substr($0, 1, RLENGTH - 1), substr($0, RLENGTH + 1))
-        else if (/^(declare|readonly) /) {
-          sub(/=.*/, ""); sub(/.* /, "")
-          if (/^(PATH|MODULEPATH|LOADEDMODULES|_LMFILES_|MANPATH|LD_LIBRARY_PATH|PYTHONPATH|LMOD_[A-Z_]*)$/) tell("state", ":readonly " $0, "yes")
-        }
-        next
-      }
-      mode == "env" {
-        at = index($0, "=")
-        name = substr($0, 1, at - 1)
-        value = substr($0, at + 1)
-        if (at < 2 || (name ~ by_session && name != "SLURM_CONF")) next
-        if (name == "PATH") value = ENVIRON["inventory_brought"]
-        if (name ~ /^(LANG|LC_)/ && value !~ /^(C|POSIX|C\.UTF-8)?$/ && value ~ /^[A-Za-z0-9_.@-]*$/) foreign = foreign " " name "=" value
-        tell("env", name, value)
-        next
-      }
-      mode == "avail" || mode == "default" {
-        if ($0 ~ /^\/.*:$/) { folder = substr($0, 1, length($0) - 1); next }
-        mark = ""
-        if (match($0, /\([^()]*\)$/)) { mark = " " substr($0, RSTART); $0 = substr($0, 1, RSTART - 1) }
-        if (folder != "" && $0 != "" && $0 !~ /\/$/) print "avail\t" folder " " $0 "\tis " (mode == "avail" ? "listed" : "the default") mark
-        next
-      }
-      $1 == "private" { private("home", $2, $3); next }
-      { print }
-      END {
-        for (i = 1; i <= hidden && (getline line <file) > 0; i++) print row[i] "\t~" substr(line, 1, 12)
-        flags = ENVIRON["inventory_flags"]
-        gsub(/[^aefnuvxCEPT]/, "", flags)
-        print "flags\tset\t" flags
-        if (ENVIRON["inventory_options"] != "") print "flags\tshopt\t" ENVIRON["inventory_options"]
-        ifs = ENVIRON["inventory_ifs"]
-        if (ifs == "unset" || ifs == " \t\n") ifs = "blanks"
-        print "ifs\tIFS\t" ifs
-        # What the probe limits itself is passed over.
-        while ((getline line <"/proc/self/limits") > 0) if (line ~ /^Max / && line !~ /^Max file size/) print "ulimit\t" limit(line)
-        said = ""
-        if (foreign != "") ("exec env -u LC_ALL" foreign " locale 2>&1 >/dev/null") | getline said
-        print "locale\tsaid\t" said
-        split("flags ifs ulimit env alias func locale state", all, " ")
-        for (i in all) print "looked\t" all[i]
-      }' "$inventory_file" - "$inventory_file.env" | inventory_tell umask flags ifs ulimit env alias func cmd locale state folder moddir ${inventory_login:+avail home}
+      next
+    }
+    mode == "env" {
+      at = index($0, "=")
+      name = substr($0, 1, at - 1)
+      value = substr($0, at + 1)
+      if (at < 2 || (name ~ by_session && name != "SLURM_CONF")) next
+      if (name == "PATH") value = ENVIRON["inventory_brought"]
+      if (name ~ /^(LANG|LC_)/ && value !~ /^(C|POSIX|C\.UTF-8)?$/ && value ~ /^[A-Za-z0-9_.@-]*$/) foreign = foreign " " name "=" value
+      tell("env", name, value)
+      next
+    }
+    mode == "avail" || mode == "default" {
+      if ($0 ~ /^\/.*:$/) { folder = substr($0, 1, length($0) - 1); next }
+      mark = ""
+      if (match($0, /\([^()]*\)$/)) { mark = " " substr($0, RSTART); $0 = substr($0, 1, RSTART - 1) }
+      if (folder != "" && $0 != "" && $0 !~ /\/$/) print "avail\t" folder " " $0 "\tis " (mode == "avail" ? "listed" : "the default") mark
+      next
+    }
+    $1 == "private" { private("home", $2, $3); next }
+    { print }
+    END {
+      for (i = 1; i <= hidden && (getline line <file) > 0; i++) print row[i] "\t~" substr(line, 1, 12)
+      flags = ENVIRON["inventory_flags"]
+      gsub(/[^aefnuvxCEPT]/, "", flags)
+      print "flags\tset\t" flags
+      if (ENVIRON["inventory_options"] != "") print "flags\tshopt\t" ENVIRON["inventory_options"]
+      ifs = ENVIRON["inventory_ifs"]
+      if (ifs == "unset" || ifs == " \t\n") ifs = "blanks"
+      print "ifs\tIFS\t" ifs
+      # What the probe limits itself is passed over.
+      while ((getline line <"/proc/self/limits") > 0) if (line ~ /^Max / && line !~ /^Max file size/) print "ulimit\t" limit(line)
+      said = ""
+      if (foreign != "") ("exec env -u LC_ALL" foreign " locale 2>&1 >/dev/null") | getline said
+      print "locale\tsaid\t" said
+      split("flags ifs ulimit env alias func locale state", all, " ")
+      for (i in all) print "looked\t" all[i]
+    }' "$inventory_file" "$inventory_file.left" "$inventory_file.env" >"$inventory_file.lines"
+  inventory_tell umask flags ifs ulimit env alias func cmd locale state folder moddir ${inventory_login:+avail home} <"$inventory_file.lines"
 )
 
 inventory_login=

@@ -51,12 +51,13 @@ class AuditRequest:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedInstall:
-    """The install of `entry` at `root`. `program`, `file` and `checked` are as its publish recorded them (`Expected`)."""
+    """The install of `entry` at `root`. `program`, `file`, `size` and `checked` are as its publish recorded them (`Expected`)."""
 
     entry: str
     root: str
     program: str = ""
     file: str = ""
+    size: int = 0
     checked: bool = False
 
 

@@ -20,12 +20,14 @@ class ExpectedFile(FrozenModel):
     """The file to look at. `program` is the first program that the module puts into PATH, `file` that, or any file where
     there is none.
 
-    Both are relative to the software's folder; `file` is empty where nothing is known. `checked` means that it has a
-    program that checks a node (`NODE_CHECK`).
+    Both are relative to the software's folder; `file` is empty where nothing is known. `size` is that of `file`,
+    behind links, in bytes; 0 unless it lies in the tree. `checked` means that it has a program that checks a node
+    (`NODE_CHECK`).
     """
 
     program: str = ""
     file: str = ""
+    size: int = 0
     checked: bool = False
 
 
@@ -33,7 +35,18 @@ def expected_of(root: str, rows: Sequence[TreePath], environment: Iterable[EnvOp
     """Return what to expect of the tree at `root` with these rows. `name` is the entry's, without the version."""
     program = _first_program(root, rows, environment, name)
     file = program or next((row.path for row in rows if row.kind == "file"), "")
-    return ExpectedFile(program=program, file=file, checked=any(row.path == NODE_CHECK for row in rows))
+    return ExpectedFile(
+        program=program, file=file, size=_size(rows, file), checked=any(row.path == NODE_CHECK for row in rows)
+    )
+
+
+def _size(rows: Iterable[TreePath], path: str) -> int:
+    of = {row.path: row for row in rows}
+    for _ in range(8):  # links
+        if (row := of.get(path)) is None or row.kind != "link":
+            return row.size if row else 0
+        path = os.path.normpath(os.path.join(os.path.dirname(path), row.target))
+    return 0
 
 
 def _first_program(root: str, rows: Iterable[TreePath], environment: Iterable[EnvOp], name: str) -> str:

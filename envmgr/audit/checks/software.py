@@ -13,7 +13,7 @@ In every context, one entry is loaded in the shell as it is. Its first program m
 a function or an alias, and must start. At a prompt, this must still be so at the next prompt (PROMPT_COMMAND). It must
 be so in a csh, a zsh or a bash at a terminal that is started with the entry loaded.
 
-No file is hashed: `envmgr verify --nodes` compares installs with their manifests, as nodes see them.
+Of that file the size must be as it was, too. No file is hashed: `envmgr verify --nodes` compares installs with their manifests, as nodes see them.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ def probe(plan: AuditPlan) -> ProbeTexts:
     if not plan.installs:
         return {}
     seconds = plan.share(3)
-    arguments = (word for install in plan.installs for word in _arguments(install))
-    look = words(script_text(__file__, "look.sh"), str(seconds), *arguments)
+    look = words(script_text(__file__, "look.sh"), str(seconds), *(of for each in plan.installs for of in _arguments(each)))
     texts: dict[ProbeStage, str] = {"prefix": f"look_as_user software {seconds + 2} {look}\n"}
     limit = assign(software_limit=START_SECONDS)
     programs = {install.entry: installed_program(install) for install in plan.installs if install.program}
@@ -55,7 +54,7 @@ def probe(plan: AuditPlan) -> ProbeTexts:
 
 def _arguments(install: ExpectedInstall) -> tuple[str, ...]:
     kind = "program" if install.program else "file" if install.file else "folder"
-    return install.entry, install.root, install.file, kind
+    return install.entry, install.root, install.file, str(install.size), kind
 
 
 def judge(evidence: Evidence) -> Rows:

@@ -82,9 +82,9 @@ class Harm:
 
 
 def harms_of(loose: Iterable[Loose], nodes: frozenset[str]) -> Iterator[Harm]:
-    """Yield each finding on each of its nodes, and in each of its shells, but no notes of checks. `nodes` are those that were asked."""
+    """Yield each finding on each of its nodes, and in each of its shells, but of notes of checks those that a line of a start-up file may have caused. `nodes` are those that were asked."""
     for one in loose:
-        if one.finding.severity == "note" and one.finding.check != _STATE:
+        if one.finding.severity == "note" and one.finding.check != _STATE and not one.names:
             continue
         login = one.finding.check in _OF_LOGIN or _IN_LOGIN.search(one.finding.found)
         context = next((each for each in CONTEXTS if each.name == one.context), CONTEXTS[0] if login else None)

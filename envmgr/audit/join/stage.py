@@ -43,7 +43,7 @@ def by_what_differs(
     shut, told = frozenset(evidence.in_job.nodes), (of for place in places for of, _ in place.told)
     libraries = {key: value for of in told for (kind, key), value in of.values.items() if kind == "lib"}
     view = View(seen, lines, normal, evidence.sender, home, evidence.plan.user, shut, libraries)
-    notes = joined(one.finding for one in loose if one.finding.severity == "note")
+    notes = joined(one.finding for one in loose if one.finding.severity == "note" and not one.names)
     return (*said(join(harms, real, view), view), *(as_caused(note) for note in notes))
 
 

@@ -73,7 +73,7 @@ def test_what_a_publish_recorded_is_expected_and_no_manifest_is_read(site: Site)
     install = install_of(site, "bin/a", "bin/tool")
     published(site, install)
     install.manifest.unlink()
-    assert plan(site).installs == (ExpectedInstall("tool/1", str(install.path), "bin/tool", "bin/tool"),)
+    assert plan(site).installs == (ExpectedInstall("tool/1", str(install.path), "bin/tool", "bin/tool", 21),)
 
 
 def test_later_publish_keeps_what_is_expected_until_the_install_is_made_again(site: Site) -> None:
@@ -97,7 +97,7 @@ def test_what_was_not_recorded_is_recorded_by_the_next_publish(site: Site) -> No
     specs.write_text(json.dumps(data))
     assert plan(site).installs == (ExpectedInstall("tool/1", str(install.path)),)
     published(site)
-    assert plan(site).installs == (ExpectedInstall("tool/1", str(install.path), "bin/tool", "bin/tool"),)
+    assert plan(site).installs == (ExpectedInstall("tool/1", str(install.path), "bin/tool", "bin/tool", 21),)
 
 
 def test_tree_that_is_not_ours_is_expected_at_its_own_place(site: Site) -> None:

@@ -24,8 +24,10 @@ def expected(files: Mapping[str, int], *links: str, folders: tuple[str, ...] = (
 
 
 def test_python_of_an_entry_is_its_first_program() -> None:
-    found = expected({"bin/2to3": 0o555, "bin/Tool": 0o555, "lib/x.py": 0o444}, "bin/python")
+    files = {"bin/2to3": 0o555, "bin/Tool": 0o555, "lib/x.py": 0o444}
+    found = expected(files, "bin/python")  # behind a link to what is no file of it
     assert found == ExpectedFile(program="bin/python", file="bin/python")
+    assert expected({**files, "bin/x": 0o555}, "bin/python").size == 1
 
 
 @pytest.mark.parametrize(
@@ -44,8 +46,8 @@ def test_python_of_an_entry_is_its_first_program() -> None:
 def test_first_program_is_the_first_that_a_user_finds(
     files: dict[str, int], folders: tuple[str, ...], program: str
 ) -> None:
-    assert expected(files, "bin/0", folders=folders) == ExpectedFile(program=program, file=program or next(iter(files)))
+    assert expected(files, "bin/0", folders=folders) == ExpectedFile(program=program, file=program or next(iter(files)), size=1)
 
 
 def test_program_that_checks_a_node_is_known() -> None:
-    assert expected({NODE_CHECK: 0o555}) == ExpectedFile(file=NODE_CHECK, checked=True)
+    assert expected({NODE_CHECK: 0o555}) == ExpectedFile(file=NODE_CHECK, size=1, checked=True)

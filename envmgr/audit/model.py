@@ -95,9 +95,8 @@ class Evidence:
         place = fill(words.where, given) or (shell.where if shell is not None else "")
         steps = Steps.model_validate(hint or words.hint.filled(given))
         said = (fill(words.found, given), fill(words.expected, given), steps.text, on, fold(between))
-        finding = AuditFinding(
-            self.table.check, severity or words.severity, place, *said, actions=actions_of(steps, on)
-        )
+        worst = severity or words.severity
+        finding = AuditFinding(self.table.check, worst, place, *said, actions=actions_of(steps, on))
         names = tuple(fill(words.cause, given).split())
         return Loose(finding, shell.context.name if shell else "", shell.account if shell else "", names)
 

@@ -17,7 +17,7 @@ envmgr_status=$(
 $envmgr_script"
       ) </dev/null 3>&- 4>&-
       printf %s "$?" >&3
-    } 4>&- | PATH=/usr/bin:/bin command head -c "$((envmgr_limit + 1))" 3>&- >&4
+    } 4>&- | { PATH=/usr/bin:/bin command head -c "$((envmgr_limit + 1))" 3>&- >&4 || printf ' head' >&3; }
   } 3>&1
 )
 exec 4>&-

@@ -92,9 +92,11 @@ def unwrap(output: bytes | bytearray, nonce: str) -> ScriptAnswer:
     start = output.find(b"\n", start + 1) + 1
     crlf = output[start - 2 : start] == b"\r\n"
     # The search begins at the line break before: in an empty answer, the end mark begins with that one.
-    end = re.compile(re.escape(end_mark(nonce)) + rb"(\d+):(\d+)--").search(output, start - 1)
+    end = re.compile(re.escape(end_mark(nonce)) + rb"(\d+|\d* head\d*):(\d+)--").search(output, start - 1)
     if end is None:
         return ScriptAnswer("silent", "", f"half an answer: {size_text(len(output) - start)} and no end")
+    if not end[1].isdigit():
+        return ScriptAnswer("silent", "", "/usr/bin/head does not run there")
     body = bytes(output[start : max(start, end.start())])
     if crlf:
         body = body.removesuffix(b"\r").replace(b"\r\n", b"\n")

@@ -60,8 +60,8 @@ def _of_shell(shell: AskedShell, look: Look) -> Iterator[Said]:
         if not evidence.alone:
             yield from _module_command(shell, look)
     if text := look.get("noise"):
-        at_login = shell.context.shell in ("bash-login", "bash-interactive", "zsh")
-        yield say("prints", severity="note" if at_login else "warning", text=text)
+        greets = ("bash-interactive",) if shell.context.way == "slurm" else ("bash-login", "bash-interactive", "zsh")
+        yield say("prints", severity="note" if shell.context.shell in greets else "warning", text=text)
 
 
 def _no_module_at_all(evidence: Evidence) -> Rows:

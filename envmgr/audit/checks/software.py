@@ -40,7 +40,8 @@ def probe(plan: AuditPlan) -> ProbeTexts:
     if not plan.installs:
         return {}
     seconds = plan.share(3)
-    look = words(script_text(__file__, "look.sh"), str(seconds), *(of for each in plan.installs for of in _arguments(each)))
+    arguments = (word for install in plan.installs for word in _arguments(install))
+    look = words(script_text(__file__, "look.sh"), str(seconds), *arguments)
     texts: dict[ProbeStage, str] = {"prefix": f"look_as_user software {seconds + 2} {look}\n"}
     limit = assign(software_limit=START_SECONDS)
     programs = {install.entry: installed_program(install) for install in plan.installs if install.program}

@@ -19,19 +19,20 @@ from envmgr.probe.model import CONTEXTS
 
 
 def judge(evidence: Evidence) -> Rows:
-    told = evidence.fleet.by_value("ssh.user")
-    of_login = {**evidence.here.among(evidence.login).by_value("ssh.user"), "in": told.get("in", ())}
+    told, runs = evidence.fleet.by_value("ssh.user"), evidence.fleet.by_value("ssh.runs")
+    here = evidence.here.among(evidence.login)
+    of_login = {**here.by_value("ssh.user"), "in": told.get("in", ())}
     for values in (*values_of_like_nodes(told, evidence), of_login):
         for said in sorted(values.keys() - {"in", "no job"}) if values.get("in") else ():
             yield evidence.say("refused", values[said], said=said, right=as_on(values["in"]))
     at = replace(evidence.user_login, context=next(each for each in CONTEXTS if each.name == "bash-ssh"))
-    for values in values_of_like_nodes(evidence.fleet.by_value("ssh.runs"), evidence):
-        well = [runs for runs in values if "module" in runs.split()]
-        for runs in sorted(values.keys() - {*well}) if well or evidence.published else ():
-            program, *has = runs.split() or [""]
-            if well or has:
-                said = "has no `module`" if has else "does not run"
-                yield evidence.say("lacks", values[runs], at, None if well else "warning", said=said, program=program)
+    right = {said: runs[said] for said in runs if "module" in said.split()}
+    for values in (*values_of_like_nodes(runs, evidence), {**here.by_value("ssh.runs"), **right} if right else {}):
+        well = not right.keys().isdisjoint(values)
+        for said in sorted(values.keys() - right.keys()) if well or evidence.published else ():
+            if (words := said.split())[1:] or well:
+                what = "has no `module`" if words[1:] else "does not run"
+                yield evidence.say("lacks", values[said], at, None if well else "warning", said=what, program=words[0])
 
 
 CHECK = Check(judge=judge, probe=scripts(__file__, "node"))

@@ -9,10 +9,12 @@ from difflib import unified_diff
 from pathlib import PurePath
 
 from envmgr.audit.inventory.differences import Difference
+from envmgr.audit.inventory.kinds import KINDS
 from envmgr.audit.second_look import SECRET, Seen, Wanted
 from envmgr.probe.model import grouped
 
 _DATED = ("file", "link", "dir", "prog", "modfile")  # kinds of which a time says something
+_EMPTY = "e3b0c44298fc "  # the sum of nothing, which comments are not
 Lines = Mapping[tuple[str, str], tuple[str, ...]]
 """(node, file) -> the lines that only it has, or lacks."""
 
@@ -46,21 +48,19 @@ def _seen_there(found: Sequence[Difference], wanted: Wanted, seen: Seen) -> Iter
 
 def turned_by_time(found: Sequence[Difference], seen: Seen) -> Iterator[Difference]:
     """Yield the differences. Where as many hosts have either value, those are wrong on which the path changed last, and so is all
-    that differs between the same hosts.
+    that differs between the same hosts, or some of them.
     """
-    have = grouped(((of.kind, of.key, of.where, of.value), node) for of in found for node in of.nodes)
-    hosts = {of: tuple(have[of.kind, of.key, of.where, of.value]) for of in found}
-    doubt = [of for of in found if len(hosts[of]) >= len(of.others) > 1]
-    sides = {of: frozenset((frozenset(hosts[of]), frozenset(of.others))) for of in doubt}
-    last = {sides[of]: frozenset(those) for of in doubt if (those := _changed_last(of, hosts[of], seen))}
+    every = grouped(((of.kind, of.key, of.where, of.value), node) for of in found for node in of.nodes)
+    have = {of: tuple(every[of.kind, of.key, of.where, of.value]) for of in found}
+    doubt = {of for of in found if len(have[of]) >= len(of.others) > 1}
+    last = {those: {*have[of], *of.others} for of in doubt if (those := _changed_last(of, have[of], seen))}
     for of in found:
-        late = last.get(sides.get(of, frozenset()), frozenset())
-        if late and late.isdisjoint(of.nodes):
-            yield replace(
-                of, value=of.right, right=of.value, nodes=of.others, others=hosts[of], known=True, apart=False
-            )
+        may = of.others and (of in doubt or KINDS[of.kind].symptom)  # which only jobs may show
+        late = [{*those} for those, both in last.items() if may and both >= {*have[of], *of.others}]
+        if any(those.isdisjoint(have[of]) and those >= {*of.others} for those in late):
+            yield replace(of, value=of.right, right=of.value, nodes=of.others, others=have[of], known=True, apart=False)
         else:
-            yield replace(of, known=of.known or bool(late))
+            yield replace(of, known=of.known or any(those.isdisjoint(of.others) for those in late))
 
 
 def _changed_last(of: Difference, hosts: Sequence[str], seen: Seen) -> Sequence[str]:
@@ -93,4 +93,5 @@ def same_text(of: Difference, lines: Lines, seen: Seen) -> bool:
         return False
     known = [lines[node, of.key] for node in of.nodes if (node, of.key) in lines]
     secret = any(SECRET in (seen.text(node, of.key) or ()) for node in of.nodes)
-    return bool(known) and not any(known) and not secret and of.value.split()[1:] == of.right.split()[1:]
+    empty = of.value.startswith(_EMPTY) or of.right.startswith(_EMPTY)
+    return bool(known) and not (any(known) or secret or empty) and of.value.split()[1:] == of.right.split()[1:]

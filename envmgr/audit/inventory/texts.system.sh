@@ -59,7 +59,7 @@ inventory_files() {
   set -- /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty /dev/ptmx /dev/fd /dev/stdin /dev/stdout /dev/stderr /run/munge /run/sshd /tmp /var/tmp /dev/shm /var/spool /var/spool/slurmd
   [ ! -r /root ] || for inventory_file in .bashrc .bash_profile .bash_login .bash_logout .profile .cshrc .tcshrc .login .zshenv .zprofile .zshrc .zlogin \
     .modulerc .lmodrc.lua; do set -- "$@" "/root/$inventory_file"; done # those of the user: in the user's shell
-  for inventory_folder in '' /opt /usr/local /usr/local/bin /usr/local/sbin /usr/local/lib /usr/local/lib64 /usr/local/include /usr/local/etc \
+  for inventory_folder in '' /opt /usr /usr/local /usr/local/bin /usr/local/sbin /usr/local/lib /usr/local/lib64 /usr/local/include /usr/local/etc \
     /run/slurm/conf /var/spool/slurmd/conf-cache; do
     inventory_near "$inventory_folder" || continue
     # Names only: a look at a mount point of a server might not come back.

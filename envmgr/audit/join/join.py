@@ -66,8 +66,8 @@ class OfNode:
     def root(self, of: Difference, led: tuple[Difference, ...] = ()) -> Root:
         """Return what a difference comes from: itself, unless it is a symptom of another one that has a relation to it."""
         own = _own(of)
-        ways, led = self._view.seen.leads(of.path), (*led, of)
-        above = self._first(lambda each: each not in led and (_has(each, of) or any(holds(each, at) for at in ways)))
+        ways, led, user = self._view.seen.leads(of.path), (*led, of), self._view.user
+        above = self._first(lambda it: it not in led and (_has(it, of, user) or any(holds(it, at) for at in ways)))
         if above is not None or not KINDS[of.kind].symptom:
             return self.root(above, led) if above is not None else own
         name = KINDS[of.kind].sets(of.key)
@@ -78,7 +78,7 @@ class OfNode:
         # A file that does other things than on nodes that are right reads another one.
         if lost is None and place and not self._is_read_elsewhere(place, *_shell(of.where)):
             return self._line(place)
-        read, leads, user = self._view.read(self.node, *_shell(of.where)), _leads_below(of, self._view), self._view.user
+        read, leads = self._view.read(self.node, *_shell(of.where)), _leads_below(of, self._view)
         below = (
             lambda each: self._names(each, name.lstrip(":")),
             lambda each: leads(each.path) or each.path in read,
@@ -178,14 +178,15 @@ def _file(place: str) -> str:
     return place.rpartition(":")[0]
 
 
-def _has(each: Difference, of: Difference) -> bool:
-    """Return whether a difference is there because of another one: of what holds it, or has its rows."""
+def _has(each: Difference, of: Difference, user: str) -> bool:
+    """Return whether a difference is there because of another one: of what holds it, has its rows, or says whose home it is."""
+    of_home = (of.kind, each.kind, each.key) == ("home", "account", user)
     kept_in = KINDS["account" if _is_of_another(of) else of.kind].kept_in
     rows = each.kind in ("file", "link") and kept_in and re.match(kept_in, each.path)
     file = relations.is_its_file(each, f"{of.key} {of.value} {of.right}")
     folder, hides, _ = each.path.partition("/.modulerc")
     lists = hides and of.kind == "avail" and of.key.replace(" ", "/").startswith(f"{folder}/")
-    return holds(each, of.path) or file or bool(rows or lists)
+    return holds(each, of.path) or file or of_home or bool(rows or lists)
 
 
 def _is_of_another(of: Difference) -> bool:

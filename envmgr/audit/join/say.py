@@ -32,9 +32,7 @@ _SHOWN = 3
 def said(causes: Iterable[Cause], view: View) -> tuple[Caused, ...]:
     """Return the causes as findings: those with harms first, worst first."""
     found = [caused(cause, view) for cause in _folded(causes)]
-    return tuple(
-        sorted(found, key=lambda each: (not each.consequences, _ORDER[each.severity], -len(each.consequences)))
-    )
+    return tuple(sorted(found, key=lambda of: (not of.consequences, _ORDER[of.severity], -len(of.consequences))))
 
 
 def caused(cause: Cause, view: View) -> Caused:

@@ -65,9 +65,8 @@ def _wanted(harms: Iterable[Harm], found: Sequence[Difference], evidence: Eviden
     files = {of.key: None for of in found if of.kind == "file" and _readable(of)}
     paths = {path: None for harm in harms for path in (*harm.paths, *daemons(harm))}
     paths |= {path: None for of in found if KINDS[of.kind].symptom for path in _PATHS.findall(f"{of.value} {of.right}")}
-    paths |= {
-        of.path: None for of in found if of.path and (of.kind == "modfile" or 2 * len(of.nodes) >= len(of.others))
-    }
+    doubt = (of for of in found if of.kind == "modfile" or 2 * len(of.nodes) >= len(of.others))
+    paths |= {of.path: None for of in doubt if of.path}
     trees = (of.key for of in found if of.kind == "tree")
     usual = sorted(dict.fromkeys(node for of in found for node in of.others), key=lambda node: node in odd)
     usual = usual or [node for node in evidence.fleet.nodes if node not in odd]

@@ -223,9 +223,7 @@ def test_site_whose_nodes_refuse_what_is_not_signed_has_no_link_past_that(scene:
     assert scene.do("undo")[KERNELS] == "same"
 
 
-@pytest.mark.parametrize(
-    "text", ["", "no line end", "\n", "a\n\n\n", "# héllo\r\n\t\\n $x `y` 'z'\n", f"x\n{BLOCK}y\n"]
-)
+@pytest.mark.parametrize("text", ["", "no line", "\n", "a\n\n\n", "# héllo\r\n\t\\n $x `y` 'z'\n", f"x\n{BLOCK}y\n"])
 def test_undo_gives_back_every_byte(scene: Scene, text: str) -> None:
     wanted = text.replace(BLOCK, "").encode()
     paths = [scene.etc / name for name in ("bash.bashrc", "zsh/zshenv", "csh.cshrc")]

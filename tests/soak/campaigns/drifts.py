@@ -127,7 +127,10 @@ def _round(chance: random.Random, healthy: Healthy) -> tuple[Counter[str], list[
             put = []
         except subprocess.TimeoutExpired:
             put, said, told = [], Counter(badly=1), ["the audit does not end"]
-        left = healthy.left() or [*map(str, healthy.noticed().items())]
+        try:
+            left = healthy.left() or [*map(str, healthy.noticed().items())]
+        except OSError as error:  # a node has ended
+            left = [str(error)]
         if said or left:
             return said, [*map(str, drifts), *told], left
     raise AssertionError(f"nothing could be put in {_DRAWN} draws")

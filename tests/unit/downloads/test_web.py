@@ -74,9 +74,7 @@ def test_page_is_not_unpacked(url: str) -> None:
     assert len(read_page(f"{url}/bomb", most=10_000).content) < 10_000
 
 
-@pytest.mark.parametrize(
-    "place", ["file:///etc/passwd", "ftp://127.0.0.1/x", "data:text/plain,x", "gopher://127.0.0.1/"]
-)
+@pytest.mark.parametrize("place", ["file:///etc/passwd", "ftp://127.0.0.1/x", "data:text/plain", "gopher://127.0.0.1"])
 def test_redirect_leads_to_no_other_scheme(url: str, place: str) -> None:
     with pytest.raises((OSError, ValueError)):
         read_page(f"{url}/to?{place}", most=1000)

@@ -113,9 +113,7 @@ def test_refused_by_policy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("policy", ["warn", "refuse"])
-@pytest.mark.parametrize(
-    "before", [node(), f"{node()}\n{written(GpuFacts(gpus=()))}"], ids=["nothing written", "no GPU"]
-)
+@pytest.mark.parametrize("before", [node(), f"{node()}\n{written(GpuFacts(gpus=()))}"], ids=["no file", "no GPU"])
 def test_login_node_loads_without_a_word(tmp_path: Path, policy: str, before: str) -> None:
     done = load(gated(tmp_path, policy=policy), before)
     assert (done.stdout, done.stderr) == ("0 [torch/2.1]\n", "")

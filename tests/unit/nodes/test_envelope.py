@@ -247,6 +247,7 @@ def test_unwrap_undoes_a_terminals_line_ends_and_keeps_the_scripts_own() -> None
     [
         (b"", "no answer"),
         (b" \n\n", "no answer"),
+        (answer(b"").replace(b":0:", b": head141:"), "/usr/bin/head does not run there"),
         (b"Welcome to the cluster!\nbye\n", 'no answer among 28 B of output, which begin "Welcome to the cluster!"'),
         (b"x" * 1000, f'no answer among 1.0 kB of output, which begin "{"x" * 30}…"'),
         (b"\n\n\x1b[31mred\x1b[0m", 'no answer among 14 B of output, which begin "[31mred [0m"'),

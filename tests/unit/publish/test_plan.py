@@ -20,9 +20,7 @@ def planned(
 
 
 def record(*entries: Entry, render: str = "r", number: int = 7) -> GenerationRecord:
-    published = {
-        str(e): PublishedEntry(digest=OLD, path="store/x/aaaaaaaa", lock="l", fingerprint="f") for e in entries
-    }
+    published = {str(e): PublishedEntry(digest=OLD, path="store/x/aaaaaaa", lock="l", fingerprint="f") for e in entries}
     return GenerationRecord(
         number=number,
         parent=None,

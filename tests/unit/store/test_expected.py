@@ -46,7 +46,9 @@ def test_python_of_an_entry_is_its_first_program() -> None:
 def test_first_program_is_the_first_that_a_user_finds(
     files: dict[str, int], folders: tuple[str, ...], program: str
 ) -> None:
-    assert expected(files, "bin/0", folders=folders) == ExpectedFile(program=program, file=program or next(iter(files)), size=1)
+    assert expected(files, "bin/0", folders=folders) == ExpectedFile(
+        program=program, file=program or next(iter(files)), size=1
+    )
 
 
 def test_program_that_checks_a_node_is_known() -> None:

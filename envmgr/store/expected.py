@@ -45,7 +45,7 @@ def _size(rows: Iterable[TreePath], path: str) -> int:
     for _ in range(8):  # links
         if (row := of.get(path)) is None or row.kind != "link":
             return row.size if row else 0
-        path = os.path.normpath(os.path.join(os.path.dirname(path), row.target))
+        path = os.path.normpath(f"{path}/../{row.target}")
     return 0
 
 

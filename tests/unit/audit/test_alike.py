@@ -37,9 +37,7 @@ def judged(
         for context in contexts:
             start = f"ctx.{context.name}.user.inventory."
             found |= {f"{start}looked.context": "yes"}
-            found |= {
-                ("inventory." if KINDS[kind].scope == "node" else start) + kind: text for kind, text in of.items()
-            }
+            found |= {("inventory." if KINDS[kind].scope == "node" else start) + kind: of[kind] for kind in of}
         return found
 
     rows = {"second_look.bash-login.user": "\n".join(rf"set\t{name}\t{at}" for name, at in (sets or {}).items())}

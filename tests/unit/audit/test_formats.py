@@ -31,9 +31,7 @@ ILL = replace(
     asked=(WayAnswers("ssh", "c[1-3]", "c4", ""), WayAnswers("slurm", "c1", "", "c[2-4]")),
     findings=(MOUNT, SILENT, SLOW, OLDER),
 )
-GROUPS = EnvmgrError(
-    "groups-unreadable", "`sinfo` does not say which nodes there are", context="no such program", hint="x"
-)
+GROUPS = EnvmgrError("groups-unreadable", "`sinfo` does not say which nodes there are", context="no program", hint="x")
 
 
 # -- prometheus ----------------------------------------------------------------------------------------------------------

@@ -118,6 +118,8 @@ def test_files_that_differ_in_comments_do_not_differ() -> None:
     for text, own, count in (("a\nb", "a\nb", 0), (SECRET, SECRET, 1), ("a\nb", "a\na\nb", 1), ("a\nb", "b\na", 1)):
         seen = {node: {"second_look.text./etc/x": of} for node, of in (("c1", text), ("c2", own))}
         assert len(judged(odd, usual=usual, seen=seen)) == count
+    nothing = {node: {"second_look.text./etc/x": ""} for node in NODES}  # comments, and none
+    assert judged({"inventory.file": r"/etc/x\te3b0c44298fc 644 root:root"}, usual=usual, seen=nothing) != []
 
 
 @pytest.mark.parametrize("value", [FILE.replace("644", "640"), f"~{FILE}"], ids=["mode", "in a closed folder"])
@@ -139,6 +141,10 @@ def test_line_that_all_nodes_have_explains_what_all_have_and_no_difference_does(
         "error c[1-3]: bash-login (alice): LMOD_RC is /home/alice/rc.lua | /home/alice/.bashrc:3 does it: take that line away, unless it is intended",
         "note c2: /etc/x: /etc/x is there, and not on others | take it away, or give it to all",
     ]
+    seen = {"c1": {"second_look.bash-login.user": r"set\t:echo\t/home/alice/.profile:9"}}
+    note = replace(harm("hi", *NODES).finding, severity="note")
+    (told,) = judged({}, replace(harm("hi"), finding=note, names=(":echo",)), usual={}, seen=seen)
+    assert told.startswith("note c[1-3]: bash-login (alice): hi | /home/alice/.profile:9 does it")
 
 
 def test_what_is_wrong_later_in_a_shell_follows_from_what_is_wrong_before() -> None:
@@ -150,13 +156,9 @@ def test_what_is_wrong_later_in_a_shell_follows_from_what_is_wrong_before() -> N
 
 
 def test_program_that_is_expected_below_a_mount_needs_its_options() -> None:
-    broken = Loose(
-        AuditFinding("software", "error", "hello/1.0", "bin/x: cannot be executed", "/sw/store/bin/x", nodes="c2")
-    )
-    (told,) = judged(
-        {"inventory.mount": r"/sw\tnfs s:/x noexec,rw"}, broken, usual={"inventory.mount": r"/sw\tnfs s:/x rw"}
-    )
-    assert told.endswith("`mount -o remount,bind,exec /sw` > bin/x: cannot be executed")
+    bad = Loose(AuditFinding("software", "error", "x/1", "bin/x: cannot be executed", "/sw/store/bin/x", nodes="c2"))
+    (on,) = judged({"inventory.mount": r"/sw\tnfs s:/x noexec,rw"}, bad, usual={"inventory.mount": r"/sw\tnfs s:/x rw"})
+    assert on.endswith("`mount -o remount,bind,exec /sw` > bin/x: cannot be executed")
 
 
 def test_what_a_folder_or_mount_hides_is_part_of_it() -> None:
@@ -184,10 +186,8 @@ def test_folders_on_the_way_to_what_is_named_are_looked_at() -> None:
 
 
 def test_two_that_differ_accuse_nobody() -> None:
-    told = judged(
-        {"inventory.sysctl": r"kernel.pid_max\t1"}, usual={"inventory.sysctl": r"kernel.pid_max\t2"}, nodes=NODES[:2]
-    )
-    assert head(told) == "note c[1-2]: sysctl kernel.pid_max: kernel.pid_max differs: 2 on c1, 1 on c2"
+    told = judged({"inventory.sysctl": r"vm.x\t1"}, usual={"inventory.sysctl": r"vm.x\t2"}, nodes=NODES[:2])
+    assert head(told) == "note c[1-2]: sysctl vm.x: vm.x differs: 2 on c1, 1 on c2"
 
 
 HOME = {"inventory.account": r"alice\t3:3 /home/alice /bin/bash"}
@@ -210,9 +210,7 @@ def test_what_a_file_no_longer_sets_follows_from_what_became_of_the_file() -> No
 
 
 def test_shell_of_a_user_needs_the_home_and_a_module_its_file() -> None:
-    told = judged(
-        {"inventory.mount": r"/home\ttmpfs none rw"}, harm("it does not start"), usual={"inventory.mount": "", **HOME}
-    )
+    told = judged({"inventory.mount": r"/home\ttmpfs none rw"}, harm("it ends"), usual={"inventory.mount": "", **HOME})
     assert told[0].startswith("error c2: /home: ")
     files = r"/opt/m/gcc/13.1.lua\t{}"
     told = judged(
@@ -292,13 +290,25 @@ def test_what_has_another_name_is_one_cause_with_its_harm() -> None:
 SPOILT = {"site_modules.loads.hdf5/1": "yes", "site_modules.sets.hdf5/1": "LOADEDMODULES=gcc/12.2:hdf5/1"}
 
 
+def _account(home: str) -> dict[str, str]:
+    return {"inventory.account": rf"alice\t1:1 /home/{home}", f"{LOGIN}inventory.home": rf"~/.x\t{home}"}
+
+
 @pytest.mark.parametrize(
     ("usual", "odd", "says"),
     [
         (
-            {"inventory.dir": r"/opt/a\t755 alice:users", "inventory.file": rf"/etc/passwd\t{FILE}"},
-            {"inventory.dir": r"/opt/a\t755 2001:users", "inventory.file": rf"/etc/passwd\t{OTHER}"},
-            "/etc/passwd: /etc/passwd is not as on others: logins go another way (and 1 difference that come with it)",
+            {
+                **_account("alice"),
+                "inventory.dir": r"/opt/a\t755 alice:users",
+                "inventory.file": rf"/etc/passwd\t{FILE}",
+            },
+            {
+                **_account("none"),
+                "inventory.dir": r"/opt/a\t755 2001:users",
+                "inventory.file": rf"/etc/passwd\t{OTHER}",
+            },
+            "/etc/passwd: /etc/passwd is not as on others: logins go another way (and 3 differences that come with it)",
         ),
         (
             {"inventory.modfile": r"/m/gcc/12.2.lua\tx", **SPOILT},
@@ -339,9 +349,7 @@ def test_login_node_that_has_no_room_is_told_so_though_it_has_no_like_node() -> 
         ("mount", r"/dev/pts\tdevpts devpts rw", "", None),
     ],
 )
-def test_shell_that_gets_no_terminal_is_explained_by_its_device_or_mount(
-    kind: str, usual: str, odd: str, hint: str | None
-) -> None:
+def test_shell_without_terminal_has_its_device_or_mount(kind: str, usual: str, odd: str, hint: str | None) -> None:
     words = "cannot be probed: exit status 1: script: failed to create pseudo-terminal: Permission denied"
     (told,) = judged({f"inventory.{kind}": odd}, harm(words), usual={f"inventory.{kind}": usual})
     assert told.startswith(f"error c2: {usual[: usual.index(chr(92))]}: ")
@@ -532,6 +540,9 @@ def test_of_halves_those_are_wrong_which_changed_last() -> None:
     seen = {node: {"second_look.ways": ways.format(at)} for node, at in (("c1", 9), ("c2", 7))}
     told = [text.split(" ")[1] for see in ({}, seen) for text in judged(odd, usual=usual, login=odd, seen=see)]
     assert told == ["c2,x1:"] * 2 + ["c[1,3]:"] * 2
+    usual, odd = ({**of, f"{LOGIN}inventory.env": rf"LANG\t{n}"} for n, of in (("a", usual), ("b", odd)))
+    jobs = {f"{LOGIN}inventory.env": "", f"{LOGIN}inventory.closed": "env"}  # which a login node has not
+    assert {text.split(" ")[1] for text in judged(odd, usual=usual, login={**odd, **jobs}, seen=seen)} == {"c[1,3]:"}
 
 
 def test_library_that_is_named_is_the_cause_where_nothing_differs() -> None:

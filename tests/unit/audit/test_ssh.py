@@ -29,12 +29,13 @@ def test_sshd_that_lets_users_in_on_other_nodes_only() -> None:
     here = {"here": evidence({"x1": OUT}).fleet, "login": frozenset({"x1"})}
     assert findings(IN, NO_JOB, **here)[0].startswith("error x1: sshd: it does not let alice in")
     assert findings(NO_JOB, NO_JOB, **here) == findings(IN, IN, here=here["here"]) == []
+    runs = {"ssh.runs": "/bin/sh module ran"}
+    here |= {"here": evidence({"x1": {"ssh.runs": "/bin/sh "}}).fleet}
+    assert findings(runs, runs, **here)[0].startswith("error x1: sshd: a command of alice over ssh does not run")
 
 
 @pytest.mark.parametrize("answers", [(OUT, OUT, OUT), (IN, NO_JOB, IN), (IN, {}, IN)])
-def test_site_that_lets_users_in_nowhere_or_where_they_have_a_job_is_not_accused(
-    answers: tuple[dict[str, str], ...],
-) -> None:
+def test_site_that_lets_users_in_nowhere_or_where_they_have_a_job_is_right(answers: tuple[dict[str, str], ...]) -> None:
     assert findings(*answers) == []
     assert findings(*answers, IN, login=frozenset({f"c{len(answers) + 1}"})) == []
 

@@ -69,9 +69,7 @@ def test_values_come_out_of_jupyters_template_as_the_module_sets_them() -> None:
     for one, two in product(words, words):
         text = values(op("set", "X", one + two))["X"]
         assert string.Template(text).safe_substitute({"HOME": "/home/al"}) == one + two
-    env = values(
-        op("set", "X", "${HOME}/a$$b", at_load=True), op("set-default", "Y", "y"), op("set-default", "X", "no")
-    )
+    env = values(op("set", "X", "${HOME}/a$$b", at_load=True), op("set-default", "Y", "y"), op("set-default", "X", "n"))
     assert env == {"PATH": "${PATH}", "X": "${HOME}/a$$b", "Y": "y"}
 
 

@@ -42,10 +42,8 @@ def ran(folder: Path, *words: str) -> tuple[int, str]:
         "from __future__ import annotations", "", 1
     )
     argv = [sys.executable, "-", *words]
-    done = subprocess.run(
-        argv, input=text, env={"PYTHONPATH": str(folder)}, capture_output=True, text=True, check=False
-    )
-    return done.returncode, done.stdout + done.stderr
+    it = subprocess.run(argv, input=text, env={"PYTHONPATH": str(folder)}, capture_output=True, text=True, check=False)
+    return it.returncode, it.stdout + it.stderr
 
 
 def distribution(folder: Path, name: str, files: dict[str, str], record: bool = True) -> None:

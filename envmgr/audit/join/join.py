@@ -182,7 +182,7 @@ def _has(each: Difference, of: Difference, user: str) -> bool:
     """Return whether a difference is there because of another one: of what holds it, has its rows, or says whose home it is."""
     of_home = (of.kind, each.kind, each.key) == ("home", "account", user)
     kept_in = KINDS["account" if _is_of_another(of) else of.kind].kept_in
-    rows = each.kind in ("file", "link") and kept_in and re.match(kept_in, each.path)
+    rows = each.kind in ("file", "link", "prog") and kept_in and re.match(kept_in, each.path)
     file = relations.is_its_file(each, f"{of.key} {of.value} {of.right}")
     folder, hides, _ = each.path.partition("/.modulerc")
     lists = hides and of.kind == "avail" and of.key.replace(" ", "/").startswith(f"{folder}/")

@@ -94,9 +94,7 @@ def traced_shell(context: ShellContext) -> str:
 def second_look_part(wanted: Wanted, users: Mapping[ShellAccount, str], generation: str) -> ProbePart:
     """Return all questions in one script, which is the same for every node."""
     given = assign(trace_end=f"set +x\n{untraced()}{UNTRACED_END}", generation=generation, look_seconds=_SECONDS)
-    shells = (
-        (f"{context}.{account}", users[account], context.removeprefix("bash-")) for context, account in wanted.shells
-    )
+    shells = ((f"{name}.{account}", users[account], name.removeprefix("bash-")) for name, account in wanted.shells)
     calls = [f"look_shell {words(*shell)}\n" for shell in shells]
     calls += [
         f'with_limit {_SECONDS} "$0.{what}" look_{what} {words(*paths)}; cat "$0.{what}"\n'

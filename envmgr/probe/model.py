@@ -119,9 +119,7 @@ class Fleet:
         """Return the answers without nodes whose prefix does not answer: that explains everything else that is wrong
         there.
         """
-        return self.only(
-            lambda facts: facts.get("gate") == "ok" and not facts.get("prefix.end", "").startswith("no end")
-        )
+        return self.only(lambda of: of.get("gate") == "ok" and not of.get("prefix.end", "").startswith("no end"))
 
     def only(self, wanted: Callable[[Facts], bool]) -> Fleet:
         return replace(self, groups=tuple(g for g in self.groups if wanted(g.facts)))

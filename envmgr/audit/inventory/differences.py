@@ -72,9 +72,7 @@ def _of_place(place: Place, evidence: Evidence) -> Iterator[Difference]:
     """Yield what differs at the nodes, or in one of their shells."""
     baseline = evidence.baseline
     had = baseline.of(place.name) if baseline is not None else None
-    then = (
-        {kind: baseline.nodes(place.name, kind) for kind in KINDS} if baseline is not None and had is not None else {}
-    )
+    then = {kind: baseline.nodes(place.name, kind) for kind in KINDS} if baseline and had is not None else {}
     for kind, key in sorted({*place.keys, *(at for at in had or () if at[0] in KINDS)}):
         if _BACKUP.search(key):
             continue

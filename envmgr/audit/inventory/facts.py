@@ -75,10 +75,8 @@ def read_inventory(facts: Facts, beginning: str = "", scope: Scope = "node") -> 
                 key, tab, value = line.partition(_TAB)
                 if tab:
                     values[kind, key] = value
-    if beginning and (said := facts.get(f"{beginning}module")) is not None:  # the check `contexts` asks for it
-        values["modcmd", "module"] = {"yes": "Lmod's", "no": "not there"}.get(
-            said, facts.get(f"{beginning}tool") or said
-        )
+    if beginning and (has := facts.get(f"{beginning}module")) is not None:  # the check `contexts` asks for it
+        values["modcmd", "module"] = {"yes": "Lmod's", "no": "not there"}.get(has, facts.get(f"{beginning}tool") or has)
     closed = {line for line in told["closed"] if line in KINDS}
     if f"{beginning}{looked_key(_PART, STAGES[scope])}" not in facts or "all" in told["closed"]:
         closed |= {name for name, of in KINDS.items() if of.scope == scope}

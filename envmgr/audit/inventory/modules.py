@@ -20,14 +20,12 @@ def read_modules(fleet: Fleet) -> Iterator[Inventories]:
     tried = (f"{_PART}loads.", f"{_PART}failed.")
     names = {fact.split(".", 2)[2] for of in fleet.groups for fact in of.facts if fact.startswith(tried)}
     for name in sorted(names):
-        found = [
-            (of, _of_module(name, of.facts, partial(without_host, nodes=of.nodes, fleet=fleet))) for of in fleet.groups
-        ]
+        found = [(of, _told(name, of.facts, partial(without_host, nodes=of.nodes, fleet=fleet))) for of in fleet.groups]
         told = grouped(item for _, values in found for item in values.items())
         yield [(_inventory(name, values, told, of.facts), of.nodes) for of, values in found if values]
 
 
-def _of_module(name: str, facts: Facts, nameless: Callable[[str], str]) -> dict[str, str]:
+def _told(name: str, facts: Facts, nameless: Callable[[str], str]) -> dict[str, str]:
     """Return `NAME what` -> value; nothing if the module was not tried."""
     failed = facts.get(f"{_PART}failed.{name}")
     if failed is not None:

@@ -13,18 +13,20 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from envmgr.audit.inventory.kinds import KINDS
 from envmgr.audit.join import relations
 from envmgr.audit.join.relations import View, holds
 from envmgr.audit.second_look import traced_shell
-from envmgr.probe.model import CONTEXTS
+from envmgr.probe.model import CONTEXTS, grouped
 
 if TYPE_CHECKING:
     from envmgr.audit.inventory.differences import Difference
     from envmgr.audit.join.harms import Harm
 
+_FILES = ("file", "link", "prog")
 _DEEP = 2  # folders of a path that many things lie in
 _MANY = 5  # differences of a shell which nothing explains that are one cause
 
@@ -62,12 +64,25 @@ class OfNode:
         self.all = [of for of in differences if node in of.nodes or (not of.known and node in of.others)]
         self._view = view
         self._roots = [of for of in self.all if not KINDS[of.kind].symptom]
+        # A node may differ in thousands of things: nothing looks at all of them for each of them.
+        self._at = {of: number for number, of in enumerate(self._roots)}
+        self._states = {of.path: f"{of.kind} {of.value} {of.known}" for of in reversed(self.all)}
+        self._of_path = grouped((of.path, of) for of in self._roots)
+        self._few = [of for of in self._roots if of.kind in ("modfile", "account") or "/.modulerc" in of.path]
+        files, kept = [of for of in self._roots if of.kind in _FILES], {of.kept_in for of in KINDS.values()} - {""}
+        self._rows = {rows: [of for of in files if re.match(rows, of.path)] for rows in kept}
+        self._known: dict[tuple[Difference, ...], Root] = {}
 
     def root(self, of: Difference, led: tuple[Difference, ...] = ()) -> Root:
         """Return what a difference comes from: itself, unless it is a symptom of another one that has a relation to it."""
-        own = _own(of)
-        ways, led, user = self._view.seen.leads(of.path), (*led, of), self._view.user
-        above = self._first(lambda it: it not in led and (_has(it, of, user) or any(holds(it, at) for at in ways)))
+        led = (*led, of)
+        return self._known.get(led) or self._known.setdefault(led, self._root(of, led))
+
+    def _root(self, of: Difference, led: tuple[Difference, ...]) -> Root:
+        own, user, leads_to = _own(of), self._view.user, self._view.seen.leads(of.path)
+        rows = self._rows.get(KINDS["account" if _is_of_another(of) else of.kind].kept_in, ())
+        near = (*self._holding((of.path, *leads_to)), *rows, *(each for each in self._few if _has(each, of, user)))
+        above = min((each for each in near if each not in led), key=self._at.__getitem__, default=None)
         if above is not None or not KINDS[of.kind].symptom:
             return self.root(above, led) if above is not None else own
         name = KINDS[of.kind].sets(of.key)
@@ -79,10 +94,11 @@ class OfNode:
         if lost is None and place and not self._is_read_elsewhere(place, *_shell(of.where)):
             return self._line(place)
         read, leads = self._view.read(self.node, *_shell(of.where)), _leads_below(of, self._view)
+        held = {*map(id, self._holding(read))}
         below = (
             lambda each: self._names(each, name.lstrip(":")),
             lambda each: leads(each.path) or each.path in read,
-            lambda each: any(holds(each, path) for path in read),
+            lambda each: id(each) in held,
             lambda each: of.key == "said" and relations.is_name_in(each, f"{of.value}"),
             lambda each: relations.configures(each, f"{of.where}..".split(".")[1]),
             lambda each: relations.configures(each, of.kind),
@@ -106,12 +122,17 @@ class OfNode:
 
     def state(self, root: Root) -> str:
         """Return what a root is here: of nodes on which it is something else each has its own cause."""
-        return next((f"{of.kind} {of.value} {of.known}" for of in self.all if of.path == root.file), "")
+        return self._states.get(root.file, "")
 
     def shares_path(self, of: Difference) -> bool:
         """Return whether another difference of that path explains it: a mount what shells see there."""
         depth = KINDS[of.kind].depth
-        return bool(self._first(lambda each: each.path == of.path != "" and KINDS[each.kind].depth > depth))
+        return of.path != "" and any(KINDS[each.kind].depth > depth for each in self._of_path.get(of.path, ()))
+
+    def _holding(self, paths: Iterable[str]) -> Iterator[Difference]:
+        """Yield what holds one of these paths."""
+        above = {str(at) for path in paths for at in PurePath(path).parents}
+        return (each for at in above for each in self._of_path.get(at, ()) if holds(each, f"{at}/-"))
 
     def _first(self, fits: Callable[[Difference], bool]) -> Difference | None:
         return next((each for each in self._roots if fits(each)), None)
@@ -124,7 +145,7 @@ class OfNode:
 
     def _names(self, of: Difference, name: str) -> bool:
         lines = "\n".join(self._view.lines.get((self.node, of.path), ()))
-        return bool(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", lines))
+        return bool(lines) and bool(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", lines))
 
     def explain(self, harm: Harm, *, traced: bool = True) -> Root | None:
         """Return what explains a harm of this node; None if nothing that differs, or that is `traced`, has a relation to it."""
@@ -179,14 +200,12 @@ def _file(place: str) -> str:
 
 
 def _has(each: Difference, of: Difference, user: str) -> bool:
-    """Return whether a difference is there because of another one: of what holds it, has its rows, or says whose home it is."""
+    """Return whether a difference is there because of another one: its modulefile, what lists it, or says whose home it is."""
     of_home = (of.kind, each.kind, each.key) == ("home", "account", user)
-    kept_in = KINDS["account" if _is_of_another(of) else of.kind].kept_in
-    rows = each.kind in ("file", "link", "prog") and kept_in and re.match(kept_in, each.path)
     file = relations.is_its_file(each, f"{of.key} {of.value} {of.right}")
     folder, hides, _ = each.path.partition("/.modulerc")
     lists = hides and of.kind == "avail" and of.key.replace(" ", "/").startswith(f"{folder}/")
-    return holds(each, of.path) or file or of_home or bool(rows or lists)
+    return file or of_home or bool(lists)
 
 
 def _is_of_another(of: Difference) -> bool:
@@ -198,12 +217,12 @@ def _is_of_another(of: Difference) -> bool:
 def _leads_below(of: Difference, view: View) -> Callable[[str], bool]:
     """Return whether a value names a path, or what is below it; or only one of both a folder that has it."""
     value, right, key = (frozenset(re.findall(r"/[^\s:]+", f"{text}")) for text in (of.value, of.right, of.key))
-    words = f"{of.value} {of.right} {of.key}"
+    libraries = relations.libraries_in(f"{of.value} {of.right} {of.key}")
     named, only = view.ways(value | right | key), tuple(f"{each}/" for each in value ^ right if each.count("/") > 1)
 
     def leads(path: str) -> bool:
         below = any(each == path or each.startswith(f"{path}/") for each in named)
-        return len(path) > 1 and (below or path.startswith(only) or relations.is_library_in(path, words))
+        return len(path) > 1 and (below or path.startswith(only) or path.rpartition("/")[2].startswith(libraries))
 
     return leads
 
@@ -247,8 +266,9 @@ def join(harms: Sequence[Harm], differences: Sequence[Difference], view: View) -
             continue  # of a shell that has worse
         found = found or causes.setdefault(at, Cause(root))
         found.nodes.add(node)
-        if of not in found.differences:
-            found.differences.append(of)
+        found.differences.append(of)
+    for cause in causes.values():
+        cause.differences = [*dict.fromkeys(cause.differences)]
     return list(causes.values())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,7 +86,12 @@ def _of_its_service(harm: Harm, of: Difference, _: View) -> bool:
 def configures(of: Difference | str, way: str) -> bool:
     """Return whether it, or the setting of this name, configures the service that the name of a context, or the words of a harm, tell of."""
     named = of if isinstance(of, str) else f"{of.kind} {of.key}"
-    return any(re.match(row["what"], named) and re.match(row["way"], way) for row in _SERVICES)
+    return any(re.match(what, named) for what in _settings(way))
+
+
+@lru_cache(maxsize=1024)
+def _settings(way: str) -> tuple[str, ...]:
+    return tuple(row["what"] for row in _SERVICES if re.match(row["way"], way))
 
 
 def daemons(harm: Harm) -> list[str]:
@@ -103,11 +109,9 @@ def said_by_itself(harm: Harm, view: View) -> str:
 
 
 def _has_its_home(harm: Harm, of: Difference, view: View) -> bool:
-    of_user = harm.account == "user" and (harm.context is not None or harm.finding.check == "ssh")
+    own = harm.account == "user" and (harm.context is not None or harm.finding.check == "ssh")
     keys = harm.finding.check == "ssh" and f"{of.path}/".startswith(f"{view.home}/.ssh/")
-    return (
-        of_user and of.kind in ("mount", "dir", "link") and (keys or f"{view.home}/".startswith(f"{of.path or '-'}/"))
-    )
+    return own and of.kind in ("mount", "dir", "link") and (keys or f"{view.home}/".startswith(f"{of.path or '-'}/"))
 
 
 def _variable(harm: Harm, of: Difference, _: View) -> bool:
@@ -133,12 +137,12 @@ def holds(of: Difference, path: str) -> bool:
 def _library(harm: Harm, of: Difference, _: View) -> bool:
     if of.kind == "lib":
         return of.key in harm.text or bool({of.value, of.right} & {*harm.paths})
-    return is_library_in(of.path, harm.text)
+    return of.path.rpartition("/")[2].startswith(libraries_in(harm.text))
 
 
-def is_library_in(path: str, text: str) -> bool:
-    """Return whether it is a library that is named."""
-    return path.rpartition("/")[2].startswith(tuple(_LIBRARY.findall(text)))
+def libraries_in(text: str) -> tuple[str, ...]:
+    """Return the libraries that are named."""
+    return tuple(_LIBRARY.findall(text))
 
 
 def is_its_file(of: Difference, text: str) -> bool:
@@ -187,9 +191,7 @@ RELATIONS: tuple[tuple[str, Relation], ...] = (
     ("its name is said", lambda harm, of, _: is_name_in(of, harm.text)),
     ("a daemon loads it", lambda harm, of, view: any(of.path in view.seen.leads(at) for at in daemons(harm))),
 )
-TRACED = [words for words, _ in RELATIONS].index(
-    "it configures the service"
-)  # a line of a trace counts more than what follows
+TRACED = [words for words, _ in RELATIONS].index("it configures the service")  # a traced line counts more than this
 
 
 def nearest(harm: Harm, of: Difference, view: View) -> int | None:

@@ -117,10 +117,8 @@ def _hint(what: Difference, view: View) -> Steps:
     lines = view.lines.get((node, what.path), ())
     shown = "; ".join(f"`{short(line.strip(), 80)}`" for line in lines[:_SHOWN])
     more = f" and {counted(len(lines) - _SHOWN, 'lines')} more" if len(lines) > _SHOWN else ""
-    differs = f"; what differs: {shown}{more}" if shown else ""
-    return Steps(
-        look=f"make it as on {good}{differs}; `ssh {node} cat {what.key} | diff {what.key} -` on {good} shows it"
-    )
+    how = f"; what differs: {shown}{more}" if shown else ""
+    return Steps(look=f"make it as on {good}{how}; `ssh {node} cat {what.key} | diff {what.key} -` on {good} shows it")
 
 
 def _folded(causes: Iterable[Cause]) -> Iterator[Cause]:

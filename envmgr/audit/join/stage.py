@@ -49,9 +49,8 @@ def by_what_differs(
 
 def _wanted(harms: Iterable[Harm], found: Sequence[Difference], evidence: Evidence) -> Wanted:
     """Return what to look at again: odd nodes and one normal, their shells that differ or harm, and files that all may read."""
-    odd = {harm.node: None for harm in harms if harm.node and not harm.alike} | {
-        node: None for of in found for node in of.nodes[:2]
-    }
+    odd = dict.fromkeys(harm.node for harm in harms if harm.node and not harm.alike)
+    odd |= dict.fromkeys(node for of in found for node in of.nodes[:2])
     odd |= dict.fromkeys([*dict.fromkeys(harm.node for harm in harms if harm.alike)][:2])
     shells: dict[tuple[str, ShellAccount], None] = {}
     for harm in harms:

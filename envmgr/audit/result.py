@@ -106,10 +106,8 @@ class AuditResult(Result):
             yield from finding_lines(finding, self.finished - self.seconds, verbose=self.verbose)
         if self.matrix and (self.verbose or self.exit_code == 0):
             yield ""
-            yield Table(
-                [[row.entry, _RUNS[row.fit], row.nodes, ", ".join(row.reasons)] for row in self.matrix],
-                ["entry", "runs", "nodes", "why"],
-            )
+            rows = [[row.entry, _RUNS[row.fit], row.nodes, ", ".join(row.reasons)] for row in self.matrix]
+            yield Table(rows, ["entry", "runs", "nodes", "why"])
         yield ""
         yield _summary(self)
 

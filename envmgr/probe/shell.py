@@ -139,9 +139,8 @@ def _start(job: str, context: ShellContext, account: ShellAccount, plan: ProbePl
     }[context.shell]
     if context.step:
         way = f'at_pty "$tmp/{job}.out" {file}' if context.shell == "bash-interactive" else f"step {command}"
-        return (
-            f"if command -v srun >/dev/null; then start {job} {way}; else skip {job} {key} 'srun is not in PATH'; fi\n"
-        )
+        skips = f"skip {job} {key} 'srun is not in PATH'"
+        return f"if command -v srun >/dev/null; then start {job} {way}; else {skips}; fi\n"
     if context.way == "slurm":
         return f"start {job} {command}\n"
     line = "" if context.shell == "bash-interactive" else 'start_input="$tmp/line" '

@@ -91,9 +91,8 @@ def _module_command(shell: AskedShell, look: Look) -> Iterator[Said]:
     entry, said = look.evidence.plan.first, look.get("loads", "yes")
     if published is None:
         return
-    if (
-        module == "yes" and numbers and said != "yes" and f"loading.failed.{entry}" not in look.facts
-    ):  # which `loading` reports
+    fails = said != "yes" and f"loading.failed.{entry}" not in look.facts  # which `loading` reports
+    if module == "yes" and numbers and fails:
         cause = "LD_LIBRARY_PATH LUA_CPATH LUA_PATH" if _LINKER.search(said) else ""
         yield say("not_loaded", entry=entry, said=short(" ".join(said.split())) or "and says nothing", cause=cause)
     yield from _generations(shell, look, numbers, published)

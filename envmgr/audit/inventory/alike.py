@@ -80,10 +80,7 @@ def _said(row: AlikeRow, key: str, value: str, nodes: list[str], shell: AskedShe
     first = re.sub(r" (not writable|a file|\S+)$", "", value)
     given = {"key": key.rstrip("/") or key, "value": value, "user": user, "first": first}
     given |= {"first_key": key.partition(" ")[0], "last_key": key.partition(" ")[2]}
-    hint = row.hint.filled(given)
-    at, on = shell.where if shell else key, fold(nodes)
-    finding = AuditFinding(
-        "inventory", row.severity, at, fill(row.says, given), hint=hint.text, nodes=on, actions=actions_of(hint, on)
-    )
+    hint, says, at, on = row.hint.filled(given), fill(row.says, given), shell.where if shell else key, fold(nodes)
+    finding = AuditFinding("inventory", row.severity, at, says, hint=hint.text, nodes=on, actions=actions_of(hint, on))
     names = tuple((row.trace or KINDS[row.kind].sets(key)).split())
     return Loose(finding, shell.context.name, shell.account, names) if shell else Loose(finding, names=names)

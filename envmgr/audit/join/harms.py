@@ -89,7 +89,7 @@ def harms_of(loose: Iterable[Loose], nodes: frozenset[str]) -> Iterator[Harm]:
         login = one.finding.check in _OF_LOGIN or _IN_LOGIN.search(one.finding.found)
         context = next((each for each in CONTEXTS if each.name == one.context), CONTEXTS[0] if login else None)
         of_sender = one.finding.check == _OF_SENDER and nodes.isdisjoint(one.nodes)  # of which there is one
-        every = of_sender or nodes <= one.nodes
+        every = of_sender or nodes <= one.nodes or "no job was submitted" in one.finding.found
         alike = not one.finding.between and every and len(nodes) > 1
         for node in sorted(one.nodes) or [""]:
             yield Harm(one.finding, node, context, one.account or "user", alike, one.names)

@@ -13,7 +13,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from envmgr.audit.inventory.kinds import KINDS
@@ -131,7 +130,7 @@ class OfNode:
 
     def _holding(self, paths: Iterable[str]) -> Iterator[Difference]:
         """Yield what holds one of these paths."""
-        above = {str(at) for path in paths for at in PurePath(path).parents}
+        above = {path[:at] for path in paths for at, sign in enumerate(path) if sign == "/"}
         return (each for at in above for each in self._of_path.get(at, ()) if holds(each, f"{at}/-"))
 
     def _first(self, fits: Callable[[Difference], bool]) -> Difference | None:

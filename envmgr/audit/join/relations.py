@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class View:
     """All else that the relations look at: the second look, the differing lines of files, and nodes that are right. `sender` is the host that sends jobs,
-    `home` that of the `user`; ssh does not let the audit into nodes that are `shut`. `libraries` maps names to paths.
+    `home` that of the `user`; ssh does not let the audit into nodes that are `shut`. `libraries` maps names to paths, `brought` are folders that modules name.
     """
 
     seen: Seen = field(default_factory=Seen)
@@ -34,6 +34,7 @@ class View:
     user: str = ""
     shut: frozenset[str] = frozenset()
     libraries: Mapping[str, str] = field(default_factory=dict)
+    brought: frozenset[str] = frozenset()
 
     def shell(self, harm: Harm) -> tuple[str, str, str] | None:
         """Return node, context and account of the traced shell of a harm; None if it is about no shell."""
@@ -203,9 +204,8 @@ def turned(found: Sequence[Difference], harms: Sequence[Harm], view: View) -> li
     """Return the differences, turned round if one of these harms all nodes that are right, and no odd node; and of halves that one
     which is harmed is wrong.
     """
-    able = {
-        of: replace(of, value=of.right, right=of.value, nodes=of.others, others=of.nodes) for of in found if of.others
-    }
+    doubt = [of for of in found if of.others]
+    able = {of: replace(of, value=of.right, right=of.value, nodes=of.others, others=of.nodes) for of in doubt}
     wrong = {of.others for of in able if of.known and _harms_only(able[of], harms, view)}
     sides = ((of, side) for of in able if not of.known for side in (of, able[of]))
     halves = {of: replace(side, known=True) for of, side in sides if _harms_only(side, harms, view)}

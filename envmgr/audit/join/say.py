@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _ORDER = {"error": 0, "warning": 1, "note": 2}
 _MANY = 3  # things of a kind in one folder that are one finding
 _SHOWN = 3
+_START = ("/etc/bash", "/etc/csh", "/etc/profile", "/etc/zsh")
 
 
 def said(causes: Iterable[Cause], view: View) -> tuple[Caused, ...]:
@@ -88,9 +89,11 @@ def _told(of: Difference) -> tuple[Severity, str, Steps]:
 
 
 def _severity(differences: Sequence[Difference], view: View) -> Severity:
-    """Return the worst; of what is apart and harms nobody only that of start-up files, and of what is an error anywhere."""
+    """Return the worst; of what is apart and harms nobody only that of start-up files, of what modules bring, and of errors."""
     found = ((_told(of)[0], of) for of in differences)
-    counts = (told for told, of in found if not of.apart or told == "error" or view.seen.is_start_up(of.path))
+    start = (of.path for of in differences if of.path.startswith(_START) or view.seen.is_start_up(of.path))
+    meant = {of.path for of in differences if of.path.rpartition("/")[0] not in view.brought}.difference(start)
+    counts = (told for told, of in found if not of.apart or told == "error" or of.path not in meant)
     return min(counts, key=_ORDER.__getitem__, default="note")
 
 

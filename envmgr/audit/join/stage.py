@@ -40,9 +40,12 @@ def by_what_differs(
         real = [*dict.fromkeys(turned_by_time(real, seen))]
     sound = seen.facts.keys() - {node for of in real for node in of.nodes}
     normal = tuple(dict.fromkeys(node for of in real for node in of.others if node in sound))[:2] or wanted.normal
-    shut, told = frozenset(evidence.in_job.nodes), (of for place in places for of, _ in place.told)
+    ended = (of.node for of in harms if of.context and of.context.name == "bash-ssh" and "be probed" in of.text)
+    shut, told = frozenset(evidence.in_job.nodes).union(ended), (of for place in places for of, _ in place.told)
+    sets = (of.facts[key] for of in evidence.shells.groups for key in of.facts if key.startswith("site_modules.sets."))
     libraries = {key: value for of in told for (kind, key), value in of.values.items() if kind == "lib"}
-    view = View(seen, lines, normal, evidence.sender, home, evidence.plan.user, shut, libraries)
+    brought = frozenset(folder for text in sets for folder in _PATHS.findall(text))
+    view = View(seen, lines, normal, evidence.sender, home, evidence.plan.user, shut, libraries, brought)
     notes = joined(one.finding for one in loose if one.finding.severity == "note" and not one.names)
     return (*said(join(harms, real, view), view), *(as_caused(note) for note in notes))
 
@@ -66,10 +69,9 @@ def _wanted(harms: Iterable[Harm], found: Sequence[Difference], evidence: Eviden
     paths |= {path: None for of in found if KINDS[of.kind].symptom for path in _PATHS.findall(f"{of.value} {of.right}")}
     doubt = (of for of in found if of.kind == "modfile" or 2 * len(of.nodes) >= len(of.others))
     paths |= {of.path: None for of in doubt if of.path}
-    trees = (of.key for of in found if of.kind == "tree")
     usual = sorted(dict.fromkeys(node for of in found for node in of.others), key=lambda node: node in odd)
     usual = usual or [node for node in evidence.fleet.nodes if node not in odd]
-    every = (shells, files, paths, dict.fromkeys(trees))
+    every = (shells, files, paths, dict.fromkeys(of.key for of in found if of.kind == "tree"))
     return Wanted(tuple([*odd][:_MOST_NODES]), tuple(usual[:2]), *(tuple([*of][:_MOST_FILES]) for of in every))
 
 

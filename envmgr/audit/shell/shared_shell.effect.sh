@@ -8,4 +8,4 @@ effect() { # LMOD MODULEPATH LMOD_RC 'NAME NAME…'
   LC_ALL=C sort -z "$scratch" | tr '\n\000' '\037\n' | grep -v -E \
     '^(MODULEPATH|__MODULES_[A-Z]*|MODULES_[A-Z_]*|ENVMGR_GPU_NOTE|ENVMGR_AUDIT|ENVMGR_USAGE|LMOD_[A-Z0-9_]*|_ModuleTable[A-Za-z0-9_]*|__LMOD_[^=]*|_LMFILES_|HOME|USER|PWD|OLDPWD|SHLVL|_)='
 }
-end_marked() { for effect_left in $(grep -l -s -z -x -F -e "ENVMGR_AUDIT=${effect_mark?}" /proc/[0-9]*/environ); do effect_left=${effect_left#/proc/}; kill -KILL "${effect_left%/*}"; done 2>/dev/null; }
+end_marked() { grep -l -s -z -x -F -e "ENVMGR_AUDIT=${effect_mark?}" /proc/[0-9]*/environ | while IFS=/ read -r _ _ effect_left _; do kill -KILL "$effect_left"; done 2>/dev/null; }

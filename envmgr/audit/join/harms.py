@@ -38,8 +38,8 @@ class Harm:
     @property
     def inherited(self) -> bool:
         """Return whether jobs have it alike on all nodes: what the host that submits them has may explain it."""
-        in_job = self.context.way == "slurm" if self.context else self.finding.where.startswith("Slurm ")
-        return self.alike and (in_job or self.finding.check == _OF_SENDER)
+        in_job = (self.context and self.context.way == "slurm") or self.finding.where.startswith("Slurm ")
+        return self.alike and bool(in_job or self.finding.check == _OF_SENDER)
 
     @property
     def is_state(self) -> bool:

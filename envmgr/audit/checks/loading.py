@@ -17,9 +17,7 @@ from envmgr.wording import escaped
 
 
 def probe(plan: AuditPlan) -> ProbeTexts:
-    if plan.number is None or not plan.samples:
-        return {}
-    return {"login": script_text(__file__, "login.sh")}
+    return {} if plan.number is None or not plan.samples else {"login": script_text(__file__, "login.sh")}
 
 
 def judge(evidence: Evidence) -> Rows:

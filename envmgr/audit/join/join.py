@@ -70,6 +70,7 @@ class OfNode:
         self._few = [of for of in self._roots if of.kind in ("modfile", "account") or "/.modulerc" in of.path]
         files, kept = [of for of in self._roots if of.kind in _FILES], {of.kept_in for of in KINDS.values()} - {""}
         self._rows = {rows: [of for of in files if re.match(rows, of.path)] for rows in kept}
+        self._led = grouped((at, of) for of in self._few if of.kind == "modfile" for at in view.seen.leads(of.path))
         self._known: dict[tuple[Difference, ...], Root] = {}
 
     def root(self, of: Difference, led: tuple[Difference, ...] = ()) -> Root:
@@ -80,7 +81,8 @@ class OfNode:
     def _root(self, of: Difference, led: tuple[Difference, ...]) -> Root:
         own, user, leads_to = _own(of), self._view.user, self._view.seen.leads(of.path)
         rows = self._rows.get(KINDS["account" if _is_of_another(of) else of.kind].kept_in, ())
-        near = (*self._holding((of.path, *leads_to)), *rows, *(each for each in self._few if _has(each, of, user)))
+        near = [*self._holding((of.path, *leads_to)), *rows, *(each for each in self._few if _has(each, of, user))]
+        near += self._led.get(of.path, ())
         above = min((each for each in near if each not in led), key=self._at.__getitem__, default=None)
         if above is not None or not KINDS[of.kind].symptom:
             return self.root(above, led) if above is not None else own

@@ -498,9 +498,7 @@ def test_kill_9_leaves_nothing_on_any_node(cluster: Cluster, via: str) -> None:
 
 def test_two_runs_at_once_do_not_mix(cluster: Cluster) -> None:
     started: list[subprocess.Popen[str]] = [
-        cluster.start(
-            "login", argv(via, list(cluster.compute), f"sleep 0.5; echo {via}{n}", transport={"persist": 2.0})
-        )
+        cluster.start("login", argv(via, list(cluster.compute), f"sleep 0.5; echo {via}{n}", transport={"persist": 2}))
         for n, via in enumerate(["ssh", "ssh", "slurm", "slurm"])
     ]
     for n, (process, via) in enumerate(zip(started, ["ssh", "ssh", "slurm", "slurm"], strict=True)):

@@ -125,9 +125,7 @@ def test_interrupt_leaves_no_process_on_any_node(audited: Audited, via: str) -> 
     try:
         argv = ["env", "ENVMGR_SITE=/etc/envmgr/site.yaml", *_python(), "-m", "envmgr", "audit", "--via", via]
         process = cluster.start("login", argv)
-        wait_for(
-            lambda: any(f"sleep {seconds}" in line for line in cluster.processes("c1")), what="a context under way"
-        )
+        wait_for(lambda: any(f"sleep {seconds}" in of for of in cluster.processes("c1")), what="a context under way")
         _interrupt(audited)
         _, stderr = process.communicate(timeout=DEADLINE)
         assert process.returncode == 130, stderr

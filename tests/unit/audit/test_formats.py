@@ -242,9 +242,7 @@ def test_junit_is_well_formed_whatever_nodes_say(where: str, found: str) -> None
 
 
 @pytest.mark.parametrize("fmt", ["table", "json", "junit", "prometheus", "deepops"])
-def test_every_format_goes_to_a_file_readable_by_all(
-    fmt: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_formats_go_to_a_file_readable_by_all(fmt: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_report(ILL, fmt, None)
     on_stdout = capsys.readouterr().out
     old = os.umask(0o077)

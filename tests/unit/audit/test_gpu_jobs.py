@@ -57,9 +57,7 @@ def card(name: str, arch: str = "", driver: str | None = DRIVER) -> Gpu:
         ([card("A")], [], [card("A")]),
     ],
 )
-def test_one_gpu_that_was_shown_stands_for_others_of_its_name(
-    listed: list[Gpu], shown: list[Gpu], result: list[Gpu]
-) -> None:
+def test_shown_gpu_stands_for_others_of_its_name(listed: list[Gpu], shown: list[Gpu], result: list[Gpu]) -> None:
     assert with_shown(tuple(listed), tuple(shown)) == tuple(result)
 
 

@@ -548,3 +548,25 @@ def test_of_halves_those_are_wrong_which_changed_last() -> None:
 def test_library_that_is_named_is_the_cause_where_nothing_differs() -> None:
     (told,) = judged({}, harm("libx.so.1: cannot", *NODES), usual={"inventory.lib": r"libx.so.1\t/lib/libx.so.1"})
     assert told.endswith("| nothing that differs explains it: is /lib/libx.so.1 there, and does it work?")
+
+
+def test_login_node_counts_where_shells_start_and_modules_lead() -> None:
+    usual, odd = (
+        {"inventory.prog": rf"/opt/a/bin/x\t755 a:a {n}", "inventory.file": rf"/etc/csh.x\t{n}"} for n in "12"
+    )
+    told = judged({}, usual=usual | {"site_modules.sets.a/1": "PATH=/opt/a/bin:/bin"}, nodes=NODES, login=odd)
+    assert [text.split(":")[0] for text in told] == ["warning x1"] * 2
+
+
+def test_thousands_of_differences_have_their_cause() -> None:
+    files = "\n".join(rf"/etc/x/{number}\t{number}" for number in range(3000))  # pairs of them would take minutes
+    told = judged(
+        {"inventory.mount": r"/etc/x\text4 /dev/b rw", "inventory.file": files}, usual={"inventory.mount": ""}
+    )
+    assert "(and 3000 differences that come with it)" in head(told)
+
+
+def test_modulefile_of_two_names_is_one_cause() -> None:
+    usual, odd = ({"inventory.modfile": rf"/m/a/1.lua\t{n}", "inventory.file": rf"/o/a/1.lua\t{n}"} for n in "12")
+    told = judged(odd, usual=usual, seen={"c2": {"second_look.leads": r"/m/a/1.lua\t/o/a/1.lua"}})
+    assert head(told).startswith("warning c2: /m/a/1.lua: the modulefile /m/a/1.lua is not as on others (and 1")

@@ -48,9 +48,7 @@ def test_clock_that_is_off_is_told_as_exactly_as_it_is_known() -> None:
     st.floats(-1e6, 1e6, allow_nan=False),
     st.floats(0.001, 1e3),
 )
-def test_no_clock_is_accused_that_may_be_right(
-    before: float, working: float, after: float, skew: float, limit: float
-) -> None:
+def test_clock_that_may_be_right(before: float, working: float, after: float, skew: float, limit: float) -> None:
     """However long the ways there and back: what is told is never more than what is true."""
     began, ended = 1000.0, 1000.0 + before + working + after
     readings = [began + before + skew, began + before + working + skew]

@@ -44,9 +44,7 @@ def test_record_that_is_a_pipe_is_not_waited_for(prefix: Prefix) -> None:
     assert refusal(prefix).startswith(f"error[current-damaged]: {prefix.current} names no complete generation\n")
 
 
-def test_current_that_leads_elsewhere_writes_nothing_there(
-    prefix: Prefix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_link_elsewhere_writes_nothing_there(prefix: Prefix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen from the copy, the same way may lead into another folder of this host."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()

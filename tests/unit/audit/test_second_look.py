@@ -104,9 +104,7 @@ SHELLS = {
 
 @pytest.mark.parametrize("account", ACCOUNTS)
 @pytest.mark.parametrize("context", SHELLS)
-def test_start_of_a_shell_tells_what_it_read_and_which_line_set_what(
-    context: str, account: ShellAccount, node: OwnNode
-) -> None:
+def test_start_of_a_shell_tells_what_it_read_and_set(context: str, account: ShellAccount, node: OwnNode) -> None:
     etc, home, told = SHELLS[context]
     folder = HOMES[account]
     node.write({**etc, **{f"{folder}/{name}": text for name, text in home.items()}})

@@ -88,9 +88,7 @@ def test_look_at_what_is_broken_says_how(tmp_path: Path, break_it: str, said: st
         (0o750, "..", "ROOT: Permission denied", "750 root:root ABOVE"),
     ],
 )
-def test_look_is_the_users_and_names_what_stops_them(
-    tmp_path: Path, mode: int, path: str, said: str, stopped: str
-) -> None:
+def test_look_is_the_users_and_names_what_stops(tmp_path: Path, mode: int, path: str, said: str, stopped: str) -> None:
     open_to_all(tmp_path)
     root = tmp_path / "x"
     tree(root, {"bin/run": 0o755})

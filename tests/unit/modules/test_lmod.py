@@ -33,11 +33,9 @@ def test_find_lmod_takes_the_sites_folder_or_its_libexec(installation: Path, fol
     assert find_lmod(installation / folder, environ).package == installation
 
 
-@pytest.mark.parametrize(
-    ("variable", "below"), [("LMOD_PKG", ""), ("LMOD_DIR", "libexec"), ("LMOD_CMD", "libexec/lmod")]
-)
-def test_find_lmod_takes_the_one_of_the_callers_shell(installation: Path, variable: str, below: str) -> None:
-    found = find_lmod(None, {variable: str(installation / below)})
+@pytest.mark.parametrize(("variable", "at"), [("LMOD_PKG", ""), ("LMOD_DIR", "libexec"), ("LMOD_CMD", "libexec/lmod")])
+def test_find_lmod_takes_the_one_of_the_callers_shell(installation: Path, variable: str, at: str) -> None:
+    found = find_lmod(None, {variable: str(installation / at)})
     assert (found.package, found.commands) == (installation, installation / "libexec")
 
 

@@ -179,10 +179,8 @@ def test_nobody_else_accepts_a_gap(made: SignedPrefix) -> None:
     made.flip(3)
     made.sign(4, key="stranger")
     assert words(verified(made)) == ["there is no flip 2"]
-    for action in ("publish", "rollback"):
-        made.change(
-            "flips/000004.json", (made.prefix.flips / "000004.json").read_text().replace('"sign"', f'"{action}"')
-        )
+    for act in ("publish", "rollback"):
+        made.change("flips/000004.json", (made.prefix.flips / "000004.json").read_text().replace('"sign"', f'"{act}"'))
         made.sign(4)
         assert words(verified(made)) == ["there is no flip 2"], "by its words alone, which are of others"
 

@@ -112,11 +112,9 @@ def test_record_that_is_damaged_is_told(tree: Path, tmp_path: Path, text: str) -
 
 def test_parts_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     with pytest.raises(EnvmgrError) as caught:
-        require_seen(
-            tmp_path, OutsideTree(look_outside(tmp_path, "full", ()).rows, {"licence.dat": "Permission denied"})
-        )
+        require_seen(tmp_path, OutsideTree(look_outside(tmp_path, "full", ()).rows, {"licence": "Permission denied"}))
     assert caught.value.reference == "tree-unreadable"
-    assert caught.value.context == ("licence.dat: Permission denied",)
+    assert caught.value.context == ("licence: Permission denied",)
     with pytest.raises(EnvmgrError) as caught:
         require_seen(tmp_path / "x", look_outside(tmp_path / "x", "full", ()))
     assert caught.value.head == f"error[tree-missing]: {tmp_path}/x cannot be used: No such file or directory"

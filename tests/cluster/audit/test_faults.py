@@ -173,7 +173,7 @@ def test_node_that_ssh_does_not_reach(audited: Audited, fault: Fault, why: str) 
 def test_banner_does_not_hurt_and_is_told(audited: Audited) -> None:
     with faults.banner(audited.cluster, "c2"):
         result = audited.audit(code=1)
-    assert {(f["severity"], f["nodes"]) for f in result["causes"]} == {("warning", "c2"), ("note", "c2")}
+    assert {(f["severity"], f["nodes"]) for f in result["causes"]} == {("warning", "c2")}
     assert 'a start-up file prints "Welcome to the cluster!"' in {f["found"] for f in result["findings"]}
 
 

@@ -78,8 +78,8 @@ def test_prefix_that_is_not_what_the_site_says_or_cannot_be_used() -> None:
     )
     assert hint(RIGHT | {"gate": "Stale file handle"}).startswith("cannot be used: Stale file handle | ")
     assert "`mount -o remount,bind,exec,rw /sw`" in hint(RIGHT | {"mount.options": "noexec,rw"})
-    own = evidence({"fs1": fact("/", "ext4", "/dev/vda"), "c1": RIGHT}, settings={"mount": {"source": "fs1:/sw"}})
-    assert told(mount, own) == []  # the server has it on its own disk
+    it = evidence({"fs1": fact("/", "ext4", "/dev/vda"), "c1": RIGHT}, settings={"mount": {"source": "fs1:/export/sw"}})
+    assert told(mount, it) == []  # the server has it on its own disk
 
 
 def test_folder_on_the_way_is_opened_by_what_closes_it() -> None:

@@ -62,7 +62,7 @@ def test_what_ssh_says_is_one_word_for_all_nodes(said: str, status: int, fact: s
     (tmp_path / "said").write_text(said)
     stage = tmp_path / "stage.sh"
     (tmp_path / "who").write_text("nobody:x:65534:65534::/:/bin/zsh\n")
-    given = assign(mark="", who=str(tmp_path / "who"), room=str(tmp_path), user="nobody", probe_uid="0")
+    given = assign(mark="", who=str(tmp_path / "who"), room=str(tmp_path), user="nobody", probe_uid="0", host_name="c1")
     as_ = f"as() {{ cat {tmp_path}/said >&2; return {status}; }}; id() {{ echo 0; }}\n"  # the ssh itself, by root
     library = script_text(probe.__file__, "library.sh")
     stage.write_text(f"{given}{library}{as_}{script_text(ssh.__file__, 'node.sh')}")

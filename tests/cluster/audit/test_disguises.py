@@ -58,7 +58,7 @@ def test_what_start_up_files_write_is_bounded_on_the_node(audited: Audited) -> N
 def test_full_tmp_is_named(audited: Audited) -> None:
     do(audited.cluster, "c2", "mount -t tmpfs -o ro tmpfs /tmp; mount -t tmpfs -o ro tmpfs /dev/shm")
     try:
-        told = [("warning", "c2", "/tmp"), ("warning", "c2", "/dev/shm")]
+        told = [("error", "c2", "/tmp"), ("error", "c2", "/dev/shm")]  # read-only
         assert audited.causes("--check", "mount", code=1) == told, "a third place is tried"
     finally:
         do(audited.cluster, "c2", "umount -l /tmp /dev/shm")

@@ -290,12 +290,12 @@ def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], view: View)
     sent = [_sent(of, of_node, view.sender) for of in harms]
     wrong = [of.finding.where for of in sent if of.alike and of.finding.check == "node-setup"]  # its files
     explained = [(harm, _explanation(harm, of_node, view, wrong)) for harm in sent]
-    broken = [(of.node, of.finding, own) for of, own in explained if of.finding.check == "loading"]
+    broken = [(of, own) for of, own in explained if of.finding.check == "loading"]
     for harm, own in sorted(explained, key=lambda of: of[0].stage):
         root = own or next((of for state, of in states if _leads(state, harm)), None)
-        for node, entry, of_entry in broken if root is None else ():
-            if node == harm.node and entry.where in harm.finding.found:
-                root = of_entry or Root(f"said: {entry.found}")
+        for entry, of_entry in broken if root is None else ():
+            if entry.node == harm.node and entry.finding.where in harm.finding.found:
+                root = of_entry or _by_itself(entry, view)
         # In other shells: the same, and what names nothing and begins so.
         same = (harm.node, harm.finding.check, harm.finding.found)
         alike = (*same[:2], same[2].partition(": ")[0])
@@ -308,8 +308,7 @@ def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], view: View)
         stop = stopped.get((harm.node, harm.alike))
         # A root without a path is a symptom, as `env PATH`.
         root = stop if stop and not (root and root.name.startswith("/")) else root
-        found = next(repeated, None) or root or known.get(same)
-        found = found or Root(relations.said_by_itself(harm, view) or f"said: {harm.finding.found}")
+        found = next(repeated, None) or root or known.get(same) or _by_itself(harm, view)
         if harm.finding.check == "mount" and harm.finding.severity == "error":
             stopped.setdefault((harm.node, harm.alike), found)  # where modules cannot work at all
         if harm.context is not None and harm.breaks:
@@ -320,6 +319,10 @@ def _explained(harms: Sequence[Harm], of_node: Mapping[str, OfNode], view: View)
         if harm.is_state:
             states.append((harm, found))
         yield harm, found
+
+
+def _by_itself(harm: Harm, view: View) -> Root:
+    return Root(relations.said_by_itself(harm, view) or f"said: {harm.finding.found}")
 
 
 def _explanation(harm: Harm, of_node: Mapping[str, OfNode], view: View, wrong: Sequence[str]) -> Root | None:

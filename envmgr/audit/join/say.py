@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from envmgr.audit.join.relations import View
 
 _ORDER = {"error": 0, "warning": 1, "note": 2}
-_MANY = 3  # things of a kind in one folder that are one finding
-_SHOWN = 3
+_MANY, _SHOWN = 3, 3  # things of a kind in one folder that are one finding; lines of a file that differ
 _START = ("/etc/bash", "/etc/csh", "/etc/profile", "/etc/zsh")
 
 

@@ -181,7 +181,7 @@ inventory_look() (
       if (ifs == "unset" || ifs == " \t\n") ifs = "blanks"
       print "ifs\tIFS\t" ifs
       # What the probe limits itself is passed over.
-      while ((getline line <"/proc/self/limits") > 0) if (line ~ /^Max / && line !~ /^Max file size/) print "ulimit\t" limit(line)
+      while ((getline line <"/proc/self/limits") > 0) if (line ~ /^Max / && line !~ /^Max file size +(8388608|[0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9]+|unlimited) /) print "ulimit\t" limit(line)
       said = ""
       if (foreign != "") ("exec env -u LC_ALL" foreign " locale 2>&1 >/dev/null") | getline said
       print "locale\tsaid\t" said

@@ -65,9 +65,7 @@ class Machine:
         """What the check's text tells in alice's own login shell."""
         text = as_check(check).probe(audit_plan(site()))["context"]
         library, found = (script_text(probe.__file__ or "", part) for part in ("library.sh", "found.sh"))
-        text_of_all = (
-            f"mark=\nwho=/etc/passwd\nroom=/tmp\njob=\nuser=alice\n{library}{found}whole_path path_brought\n{text}\n"
-        )
+        text_of_all = f"mark=\nwho=/etc/passwd\nroom=/tmp\njob=\nuser=alice\nhost_name=c1\nprobe_uid=0\n{library}{found}whole_path path_brought\n{text}\n"
         said = "/home/alice/said"  # the probe reads what start-up files say
         done = self.run("/bin/sh", "-c", f"exec bash -lc {quote(text_of_all)} 2>{said}", user=ALICE)
         (self.root / "home/alice/said").unlink()

@@ -29,7 +29,7 @@ def scene(tmp_path: Path) -> Scene:
 def faults(scene: Scene) -> list[str]:
     text = node_setup.probe(audit_plan(scene.site))["node"]
     script = scene.folder / "probe"
-    script.write_text(f"mark=\n{script_text(probe.__file__ or '', 'library.sh')}\n{text}\n")
+    script.write_text(f"mark=\nprobe_uid=0\n{script_text(probe.__file__ or '', 'library.sh')}\n{text}\n")
     done = scene.run("sh", str(script))
     assert (done.returncode, done.stderr) == (0, "")
     return read_lines(done.stdout.splitlines()).get("node_setup.faults", "").splitlines()
@@ -54,9 +54,9 @@ def test_node_that_was_never_set_up_and_one_that_just_was_have_no_fault(scene: S
         ("echo '# another' >/etc/csh.cshrc", ["lines /etc/csh.cshrc"]),
         ("echo 'source /etc/profile.d/all' >/etc/csh.cshrc", []),  # it reads the folder itself
         ("sed -i '1i # first' /etc/bash.bashrc", []),
-        (f"sed -i '/{END}/d' /etc/bash.bashrc", ["lines /etc/bash.bashrc"]),
-        (f"sed -i '/{BEGIN}/d' /etc/zsh/zshenv", ["lines /etc/zsh/zshenv"]),
-        ("sed -i 's/^.*zz-envmgr.*$/#&/' /etc/bash.bashrc", ["lines /etc/bash.bashrc"]),
+        (f"sed -i '/{END}/d' /etc/bash.bashrc", ["marks /etc/bash.bashrc"]),
+        (f"sed -i '/{BEGIN}/d' /etc/zsh/zshenv", ["marks /etc/zsh/zshenv"]),
+        ("sed -i 's/^.*zz-envmgr.*$/#&/' /etc/bash.bashrc", ["marks /etc/bash.bashrc"]),
         (f"rm {FISH_PROFILE} /etc/envmgr/node/_envmgr", ["lost /etc/envmgr/node/_envmgr", f"lost {FISH_PROFILE}"]),
         ("rm -r /etc/fish", []),  # its package was removed
         (f"ln -sf /dev/null {GPU_UNIT}", []),

@@ -1,9 +1,7 @@
 # The gate first; what may touch the prefix only once it has answered. start_rest and tell_all are made for the plan.
 : "${tmp?}" "${limit?}" "${gate_seconds?}" "${jobs?}"
-before=$(date +%s%N)
 start gate /bin/sh "$tmp/gate.sh"
 join "$gate_seconds" gate
-own gate_ms $((($(date +%s%N) - before) / 1000000))
 if [ -s "$tmp/gate.rc" ]; then tell "" gate; else put gate hung; fi
 ENVMGR_REAL=$(sed -n "s/^@real=//p" "$tmp/gate.out") start node /bin/sh "$tmp/node.sh"
 if grep -q "^@gate=ok" "$tmp/gate.out"; then start_rest; else jobs=; fi

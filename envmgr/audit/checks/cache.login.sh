@@ -3,10 +3,10 @@
 if [ -n "${LMOD_CMD-}" ]; then
   for cache_path in /nonexistent "$PATH"; do # it asks programs for words on the system, which are not needed
     PATH=$cache_path "$LMOD_CMD" bash --no_redirect --config_json 2>&1 >/dev/null | tr -d '\\\n' >"$room/cache.config"
-    ! grep -q '"spdr_loads":' "$room/cache.config" || break
+    IFS= read -r cache_said <"$room/cache.config"; case $cache_said in *'"spdr_loads":'*) break ;; esac
   done
   # A cache that is behind hides modules from `module load` only where Lmod loads by it.
-  if grep -q '"spdr_loads":"yes"' "$room/cache.config"; then cache_behind="cache.state."; else cache_behind="cache.spider."; fi
+  case $cache_said in *'"spdr_loads":"yes"'*) cache_behind="cache.state." ;; *) cache_behind="cache.spider." ;; esac
   awk -v prefix="$prefix/" -v home="${HOME:-//}/" 'match($0, /"cache":\[\["[^]]*"(\],\["[^]]*")*\]\]/) {
     count = split(substr($0, RSTART, RLENGTH), each, "\\[\"")
     for (i = 2; i <= count; i++) { sub(/"\].*/, "", each[i]); sub(/","/, "|", each[i]); if (!index(each[i], prefix) && !index(each[i], home)) print each[i] }

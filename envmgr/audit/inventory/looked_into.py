@@ -14,7 +14,6 @@ from envmgr.audit.second_look import SECRET, Seen, Wanted
 from envmgr.probe.model import grouped
 
 _DATED = ("file", "link", "dir", "prog", "modfile")  # kinds of which a time says something
-_EMPTY = "e3b0c44298fc "  # the sum of nothing, which comments are not
 Lines = Mapping[tuple[str, str], tuple[str, ...]]
 """(node, file) -> the lines that only it has, or lacks."""
 
@@ -52,7 +51,8 @@ def turned_by_time(found: Sequence[Difference], seen: Seen) -> Iterator[Differen
     """
     every = grouped(((of.kind, of.key, of.where, of.value), node) for of in found for node in of.nodes)
     have = {of: tuple(every[of.kind, of.key, of.where, of.value]) for of in found}
-    doubt = {of for of in found if len(have[of]) >= len(of.others) > 1}
+    mounted = tuple(f"{of.path}/" for of in found if of.kind == "mount")  # times tell nothing of what lies there
+    doubt = {of for of in found if len(have[of]) >= len(of.others) > 1 and not f"{of.path}/".startswith(mounted)}
     last = {those: {*have[of], *of.others} for of in doubt if (those := _changed_last(of, have[of], seen))}
     for of in found:
         may = of.others and (of in doubt or KINDS[of.kind].symptom)  # which only jobs may show
@@ -93,5 +93,5 @@ def same_text(of: Difference, lines: Lines, seen: Seen) -> bool:
         return False
     known = [lines[node, of.key] for node in of.nodes if (node, of.key) in lines]
     secret = any(SECRET in (seen.text(node, of.key) or ()) for node in of.nodes)
-    empty = of.value.startswith(_EMPTY) or of.right.startswith(_EMPTY)
+    empty = "e3b0c44298fc" in (of.value[:12], of.right[:12])  # the sum of nothing, which comments are not
     return bool(known) and not (any(known) or secret or empty) and of.value.split()[1:] == of.right.split()[1:]

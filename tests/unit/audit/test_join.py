@@ -540,6 +540,8 @@ def test_of_halves_those_are_wrong_which_changed_last() -> None:
     seen = {node: {"second_look.ways": ways.format(at)} for node, at in (("c1", 9), ("c2", 7))}
     told = [text.split(" ")[1] for see in ({}, seen) for text in judged(odd, usual=usual, login=odd, seen=see)]
     assert told == ["c2,x1:"] * 2 + ["c[1,3]:"] * 2
+    over = [{**of, "inventory.mount": rf"/etc\text4 a{more} rw"} for of, more in ((usual, ""), (odd, " rw + ext4 b"))]
+    assert "c[1,3]:" not in {text.split(" ")[1] for text in judged(over[1], usual=over[0], login=over[1], seen=seen)}
     usual, odd = ({**of, f"{LOGIN}inventory.env": rf"LANG\t{n}"} for n, of in (("a", usual), ("b", odd)))
     jobs = {f"{LOGIN}inventory.env": "", f"{LOGIN}inventory.closed": "env"}  # which a login node has not
     assert {text.split(" ")[1] for text in judged(odd, usual=usual, login={**odd, **jobs}, seen=seen)} == {"c[1,3]:"}

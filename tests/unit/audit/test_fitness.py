@@ -21,11 +21,9 @@ GROUPS = {"compute": ("c1", "c2", "c3"), "login": ("login",)}
 
 
 def test_node_facts_are_read_from_what_the_probe_told() -> None:
-    raw = driven(
-        "535.54.03", "nvidia 8.0 {} NVIDIA A100, SXM4\nnvidia ? {} NVIDIA A100, SXM4\namd gfx90a ? AMD Instinct"
-    )
+    f = driven("535.54.03", "nvidia 8.0 {} NVIDIA A100, SXM4\nnvidia ? {} NVIDIA A100, SXM4\namd gfx90a ? AMD Instinct")
     a100 = Gpu(vendor="nvidia", arch="8.0", name="NVIDIA A100, SXM4", driver="535.54.03")
-    assert node_facts(raw | {"fitness.cuda": "12.2"}) == NodeFacts(
+    assert node_facts(f | {"fitness.cuda": "12.2"}) == NodeFacts(
         driver="535.54.03",
         library="535.54.03",
         cuda="12.2",

@@ -12,7 +12,7 @@ site_modules_has() { # AFTER FOLDERS
 site_modules_look() {
   sed -n 's/^PATH=//p' "$room/after" | tr : '\n' | grep '^/' | grep -v -x -E '(/usr(/local)?)?/s?bin' >"$room/folders"
   # The first program of the folder that it puts first, with what it sets: whether it starts, whatever it says.
-  site_modules_program=''
+  site_modules_program=
   while [ -z "$site_modules_program" ] && read -r site_modules_folder; do
     site_modules_program=$(find -L "$site_modules_folder" -maxdepth 1 -type f -executable 2>/dev/null | LC_ALL=C sort | head -n 1)
   done <"$room/folders"
@@ -24,7 +24,8 @@ site_modules_look() {
       cd "$1" && tr "\n" "\000" <"$2" |
         xargs -0 /bin/sh -c '\''env -i HOME="$PWD" USER=nobody ENVMGR_AUDIT="$PWD" "$@" "$0" --version >/dev/null; echo $?'\'' "$3"
     ' sh "$room" "$room/after" "$site_modules_program"
-    site_modules_status=$(tail -n 1 "$room/start") && end_marked # what it has started by itself
+    site_modules_status=$(tail -n 1 "$room/start")
+    end_marked # what it has started by itself
     put "site_modules.starts.$site_modules_name" "${site_modules_status:-124} $site_modules_program $(grep . "$room/start.err" | plain | head -n 1 | cut -c1-200)"
   fi
   if with_limit 5 "$room/has" site_modules_has "$room/after" "$room/folders"; then

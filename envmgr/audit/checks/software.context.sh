@@ -15,8 +15,7 @@ case :${LOADEDMODULES-}: in
   *)
     case ${ENVMGR_ALIAS:+/}$(command -v module 2>/dev/null) in
       /* | '') [ -z "${LMOD_CMD-}" ] || eval "$(LMOD_SHORT_TIME=86400 "$LMOD_CMD" sh load "$software_entry" 2>/dev/null)" ;;
-      *)
-        module load "$software_entry" >/dev/null 2>&1 ;;
+      *) module load "$software_entry" >/dev/null 2>&1 ;;
     esac
     whole_path path_loaded ;;
 esac

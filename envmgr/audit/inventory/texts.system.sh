@@ -32,7 +32,7 @@ inventory_mounts() {
       sub(/^UUID=.*|^\/dev\/disk\/by-.*/, "a disk", source)
       text = kind " " source ($4 == "/" ? "" : "[" $4 "]") " " kept($6, "^(no|rel|strict|lazy)a?time$")
       super = kept($(i + 3), "^(rw|clientaddr|addr|mountaddr|port|mountport|fd|pgrp|pipe_ino|context|seclabel|lowerdir|upperdir|workdir|size|nr_inodes)(=|$)")
-      if (last[$5] != $3 " " $4) below[$5] = $5 in mount ? mount[$5] " + " : ""; else print "sys\t" $5 " over itself\tmounted" # which hides nothing
+      if (last[$5] != $3 " " $4) below[$5] = $5 in mount ? mount[$5] " + " : ""; else print "sys\ta mount of " $5 " over itself\tthere" # which hides nothing
       last[$5] = $3 " " $4; mount[$5] = below[$5] text (super == "" ? "" : " " super)
     }
     END { for (point in mount) print "mount\t" point "\t" mount[point] }' /proc/self/mountinfo

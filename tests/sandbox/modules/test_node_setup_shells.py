@@ -177,6 +177,7 @@ def test_purge_reset_and_restore_keep_the_path(scene: Scene) -> None:
         ("bash", "PATH=/nonexistent"),
         ("bash", "cd() { false; }; read() { false; }; printf() { false; }; export -f cd read printf"),
         ("bash", "exec 0<&- 2>&-"),
+        ("dash", "exec 2>&-"),
         ("dash", "set -euCf; IFS=e/"),
         ("zsh", "set -eu; setopt noclobber noglob sh_word_split ksh_arrays glob_subst; IFS=e/"),
     ],

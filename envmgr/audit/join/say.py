@@ -41,7 +41,7 @@ def caused(cause: Cause, view: View) -> Caused:
         dict.fromkeys(harm.finding for harm in sorted(cause.harms, key=lambda harm: harm.stage)),
         key=lambda of: (cause.root.name not in (of.where, f"said: {of.found}"), _ORDER[of.severity]),
     )
-    worst = min((of.severity for of in harms), key=_ORDER.__getitem__, default=_severity(cause.differences, view))
+    worst = min((_severity(cause.differences, view), *(of.severity for of in harms)), key=_ORDER.__getitem__)
     place = cause.root.name if cause.root.name.startswith("/") else ""
     if not cause.differences:
         head, *rest = joined(harms)

@@ -37,7 +37,7 @@ def judged(
         for context in contexts:
             start = f"ctx.{context.name}.user.inventory."
             found |= {f"{start}looked.context": "yes"}
-            found |= {("inventory." if KINDS[kind].scope == "node" else start) + kind: of[kind] for kind in of}
+            found |= {("inventory." if KINDS[kind].scope != "shell" else start) + kind: of[kind] for kind in of}
         return found
 
     rows = {"second_look.bash-login.user": "\n".join(rf"set\t{name}\t{at}" for name, at in (sets or {}).items())}
@@ -81,6 +81,7 @@ def test_folder_that_no_user_can_enter_is_told_with_what_lacks_below_it() -> Non
         ("folder", "HOME", "/home/a not writable", "error", "programs cannot write in HOME: /home/a not writable"),
         ("folder", "XDG_CACHE_HOME", "/x not writable", "warning", "alice cannot write in /x, which is XDG_CACHE_HOME"),
         ("moddir", "/opt/gone", "missing", "warning", "MODULEPATH has /opt/gone, which is missing"),
+        ("modfile", "/opt/m/a.lua", "e3b0c44298fc", "warning", "/opt/m/a.lua is empty: it loads nothing, and hides nothing"),
         ("flags", "set", "e", "error", "start-up files leave `set -e`: a command that fails, or a variable that is not set, ends the shell"),
         ("flags", "set", "f", "warning", "start-up files leave `set -f`"),
         ("ifs", "IFS", ":", "error", "IFS is `:`: words are not split at blanks"),
@@ -96,7 +97,6 @@ def test_folder_that_no_user_can_enter_is_told_with_what_lacks_below_it() -> Non
         ("home", "~/.modulerc", "is there", "note", "~/.modulerc of alice changes what modules, Python or sessions over ssh do"),
         ("home", "~/.bashrc", "conda init", "note", "~/.bashrc has a `conda init` block: in new shells conda's python comes before that of modules"),
         ("account", "/etc/nologin", "no user may log in", "error", "no user can log in: /etc/nologin is there"),
-        ("account", "alice ends", "1 is over", "error", "the account alice, or its password, is over: its user cannot log in, and cron and jobs fail"),
         ("account", "alice ends", "with its password, which is over", "error", "the account alice, or its password, is over: its user cannot log in, and cron and jobs fail"),
         ("room", "/", "full", "error", "/ is full: programs cannot write there"),
         ("inodes", "/var", "none left", "error", "/var can have no more files: programs cannot write there"),

@@ -556,7 +556,8 @@ def test_login_node_counts_where_shells_start_and_modules_lead() -> None:
     usual, odd = (
         {"inventory.prog": rf"/opt/a/bin/x\t755 a:a {n}", "inventory.file": rf"/etc/csh.x\t{n}"} for n in "12"
     )
-    told = judged({}, usual=usual | {"site_modules.sets.a/1": "PATH=/opt/a/bin:/bin"}, nodes=NODES, login=odd)
+    note = Loose(AuditFinding("contexts", "note", "bash", "/etc/csh.x prints", nodes="x1"), names=("/etc/csh.x",))
+    told = judged({}, note, usual=usual | {"site_modules.sets.a/1": "PATH=/opt/a/bin:/bin"}, nodes=NODES, login=odd)
     assert [text.split(":")[0] for text in told] == ["warning x1"] * 2
 
 

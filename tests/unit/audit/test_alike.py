@@ -56,8 +56,7 @@ def judged(
 
 
 def test_folder_that_no_user_can_enter_is_told_with_what_lacks_below_it() -> None:
-    told = AuditFinding("contexts", "error", "bash-login (alice)", "no /home/alice", nodes="c[1-3]")
-    no_home = Loose(told, "bash-login", "user")
+    no_home = Loose(AuditFinding("contexts", "error", "bash-login", "no /home/a", nodes="c[1-3]"), "bash-login", "user")
     closed = {"dir": r"/home\t750 root:root", "folder": r"HOME\t/home/alice missing"}
     (cause,) = judged(closed, no_home)
     assert (cause.nodes, cause.where, cause.hint) == ("c[1-3]", "/home", "on the node: `chmod o+rx /home`")

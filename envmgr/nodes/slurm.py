@@ -51,7 +51,7 @@ _QUEUE = re.compile(r"(Resources|Priority|Reservation|QOS|Assoc|ReqNodeNotAvail)
 # Reasons that no wait ends: the job asks for more than it may have.
 _LIMIT = re.compile(
     r"Partition\w+|(QOS|Assoc)Max(Wall|Node|Cpu|Mem|GRES|TRES)\w*PerJob\w*|\w*WallDuration\w*|BadConstraints"
-    r"|InvalidAccount|InvalidQOS|AccountNotAllowed|QOSNotAllowed"
+    r"|InvalidAccount|InvalidQOS|AccountNotAllowed|QOSNotAllowed|Job's .*"
 )
 
 

@@ -47,7 +47,13 @@ def test_time_limit_is_never_more_than_the_partition_has() -> None:
 
 
 @pytest.mark.parametrize(
-    "why", ["PartitionTimeLimit", "QOSMaxWallDurationPerJobLimit", "AssocMaxWallDurationPerJobLimit"]
+    "why",
+    [
+        "PartitionTimeLimit",
+        "QOSMaxWallDurationPerJobLimit",
+        "AssocMaxWallDurationPerJobLimit",
+        "Job's account not known",
+    ],
 )
 def test_limit_of_slurms_is_no_busy_node(why: str) -> None:
     assert not is_busy("mixed", why)

@@ -113,7 +113,7 @@ def ssh_reason(errors: bytes) -> str:
         return ""
     line = lines[-1].rstrip(".")
     if said := re.fullmatch(r"ssh: connect to host \S+ port (\d+): (.*)", line):
-        return said[2] if said[1] == "22" else f"{said[2]} (port {said[1]})"
+        return f"{said[2]} (port {said[1]})" if said[1] != "22" or "refused" in said[2] else said[2]
     line = re.sub(r"^ssh: Could not resolve hostname \S+: .*", "Could not resolve hostname", line)
     line = re.sub(r"^\S+@\S+: (?=Permission denied)", "", line)
     line = re.sub(r" (by|to|from|with) \S+ port \d+", "", line)

@@ -81,8 +81,8 @@ class OfNode:
     def _root(self, of: Difference, led: tuple[Difference, ...]) -> Root:
         own, user, leads_to = _own(of), self._view.user, self._view.seen.leads(of.path)
         rows = self._rows.get(KINDS["account" if _is_of_another(of) else of.kind].kept_in, ())
-        near = [*self._holding((of.path, *leads_to)), *rows, *(each for each in self._few if _has(each, of, user))]
-        near += self._led.get(of.path, ())
+        near = [*self._holding((of.path, KINDS[of.kind].kept_in, *leads_to)), *rows, *self._led.get(of.path, ())]
+        near += (each for each in self._few if _has(each, of, user))
         above = min((each for each in near if each not in led), key=self._at.__getitem__, default=None)
         if above is not None or not KINDS[of.kind].symptom:
             return self.root(above, led) if above is not None else own

@@ -162,7 +162,7 @@ def test_dead_node(audited: Audited) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "why"),
-    [(faults.sshd_stopped, "Connection refused"), (faults.changed_host_key, "Host key verification failed")],
+    [(faults.sshd_stopped, "Connection refused (port 22)"), (faults.changed_host_key, "Host key verification failed")],
 )
 def test_node_that_ssh_does_not_reach(audited: Audited, fault: Fault, why: str) -> None:
     with fault(audited.cluster, "c2"):

@@ -212,7 +212,7 @@ def test_a_banner_does_no_harm(cluster: Cluster) -> None:
 def test_a_node_without_sshd_refuses(cluster: Cluster) -> None:
     with faults.sshd_stopped(cluster, "c2"):
         found = ask(cluster, "ssh", ["c1", "c2"], "echo ok")
-        assert found.by_node == {"c1": ("answered", "ok\n"), "c2": ("unreachable", "Connection refused")}
+        assert found.by_node == {"c1": ("answered", "ok\n"), "c2": ("unreachable", "Connection refused (port 22)")}
         assert ask(cluster, "slurm", ["c2"], "echo ok").by_node == {"c2": ("answered", "ok\n")}
 
 

@@ -472,13 +472,13 @@ def test_file_that_a_shell_reads_on_this_node_alone_follows_from_the_lines_that_
 
 def test_line_that_sets_it_on_healthy_nodes_too_explains_nothing() -> None:
     told = judged(
-        {"inventory.pkg": r"x\t2"},
+        {"inventory.pkg": "", "inventory.mount": r"/var/lib\ttmpfs tmpfs rw"},
         harm("PATH is /bin"),
-        usual={"inventory.pkg": r"x\t1"},
+        usual={"inventory.pkg": "x\\t1\ny\\t1", "inventory.mount": ""},
         seen={key: {"second_look.bash-login.user": "read\\t/x.sh\nset\\tPATH\\t/x.sh:9"} for key in NODES[:2]},
     )
     assert told[0].startswith("error c2: bash-login (alice): PATH is /bin | ")
-    assert "x.sh" not in told[0]
+    assert ("x.sh" in told[0], [text.split(": ")[1] for text in told[1:]]) == (False, ["/var/lib"])
 
 
 def test_folder_below_the_root_holds_what_is_named_and_what_variables_name() -> None:

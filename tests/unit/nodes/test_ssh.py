@@ -21,7 +21,7 @@ Host key verification failed.
     ("said", "reason", "connecting"),
     [
         (CHANGED, "Host key verification failed", True),
-        ("ssh: connect to host c1 port 22: Connection refused\r\n", "Connection refused", True),
+        ("ssh: connect to host c1 port 22: Connection refused\r\n", "Connection refused (port 22)", True),
         ("ssh: connect to host c1 port 2222: No route to host\n", "No route to host (port 2222)", True),
         ("ssh: Could not resolve hostname c9: Name or service not known\n", "Could not resolve hostname", True),
         ("root@c1: Permission denied (publickey).\n", "Permission denied (publickey)", True),
